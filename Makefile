@@ -1,0 +1,66 @@
+# Every target makes the environment it needs when that is missing or out of date; nothing has to be installed by hand.
+PYTHON ?= python3
+VENV ?= .venv
+BENCH_VENV ?= .venv-bench
+WORKERS ?= 2
+
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.complete
+DOCS_STAMP := $(VENV)/.complete-docs
+BENCH_STAMP := $(BENCH_VENV)/.complete
+DEV_EXTRAS := demo,dev
+PINS := pyproject.toml constraints.txt
+# One thread per test worker: more would only fight for the same cores.
+ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+
+# A finished environment carries a stamp, written last. Without it (never made, or interrupted) we start afresh.
+define environment
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "constraints.txt needs Python 3.11 or newer: make PYTHON=...")'
+	test -f $(1)/.complete || $(PYTHON) -m venv --clear $(1)
+	rm -f $(1)/.complete*
+	$(1)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$(2)]'
+	touch $(1)/.complete
+endef
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all lint bench docs clean
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+demo: $(STAMP) ## train by cross entropy and by the metric itself on bundled data; writes report.html
+	$(BIN)/rankwise demo
+
+test: lint ## lint, types, import contract, doctests, tests
+	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+test-all: lint ## the same with the slow tests and those on real data
+	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m ''
+
+lint: $(STAMP) ## ruff, mypy and the import contract only
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(BENCH_STAMP) ## speed and memory against other libraries, in an environment of its own
+	$(BENCH_VENV)/bin/python -m benchmarks.speed
+
+docs: $(DOCS_STAMP) ## the documentation site, in site/
+	$(BIN)/python scripts/docs_tables.py
+	$(BIN)/zensical build --clean --strict
+
+clean: ## remove environments, caches and built files
+	rm -rf $(VENV) $(BENCH_VENV) site build dist
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+$(STAMP): $(PINS)
+	$(call environment,$(VENV),$(DEV_EXTRAS))
+
+$(DOCS_STAMP): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
+	touch $@
+
+$(BENCH_STAMP): $(PINS)
+	$(call environment,$(BENCH_VENV),peers)

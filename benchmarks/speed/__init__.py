@@ -1,0 +1,1 @@
+"""Time and memory of losses and metrics against peers: `python -m benchmarks.speed`."""

@@ -1,0 +1,70 @@
+"""Peak memory of one call, in a process of its own: `python -m benchmarks.speed.peak GROUP ROW CONTENDER`.
+
+What is measured: the highest resident memory of the process during one call (forward and backward of a loss), less
+the resident memory just before it, when libraries are imported, the inputs and the loss object are made, and the
+contender has solved a small problem of the same kind, so that code pages, thread stacks and the buffers of the linear
+algebra library are not counted. From VmHWM and VmRSS of /proc/self/status, after resetting the former. The maximum that
+`getrusage` reports will not do: a new process starts with the one of its parent. Elsewhere than on Linux: not measured.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+
+from benchmarks.speed.contest import Contender, Row
+
+__all__ = ["THREADS", "peak_in_new_process", "peak_mib"]
+
+THREADS = 2
+
+_STATUS = Path("/proc/self/status")
+_RESET = Path("/proc/self/clear_refs")
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+def peak_in_new_process(group: str, row: str, contender: str) -> tuple[float | None, str]:
+    """MiB and "", or None and why there is none."""
+    if not _RESET.exists():
+        return None, "memory: measured on Linux only"
+    command = [sys.executable, "-m", "benchmarks.speed.peak", group, row, contender]
+    done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True)
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines()
+        return None, f"memory: {lines[-1] if lines else f'ended with {done.returncode}'}"
+    return float(done.stdout.split()[-1]), ""
+
+
+def peak_mib(row: Row, contender: Contender) -> float:
+    contender.prepare(row.small())()
+    call = contender.prepare(row.make())
+    gc.collect()
+    _RESET.write_text("5")
+    before = _kib("VmRSS")
+    call()
+    return (_kib("VmHWM") - before) / 1024
+
+
+def _kib(field: str) -> int:
+    found = re.search(rf"{field}:\s+(\d+) kB", _STATUS.read_text())
+    if found is None:
+        raise RuntimeError(f"no {field} in {_STATUS}")
+    return int(found[1])
+
+
+def _main() -> None:
+    from benchmarks.speed.groups import find_group
+
+    torch.set_num_threads(THREADS)
+    group, row, contender = sys.argv[1:]
+    found = find_group(group).row(row)
+    print(peak_mib(found, found.contender(contender)))
+
+
+if __name__ == "__main__":
+    _main()

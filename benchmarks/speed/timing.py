@@ -1,0 +1,94 @@
+"""Fair times on a noisy machine: contenders take turns, and every run is kept."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+__all__ = ["Effort", "Times", "interleave"]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to measure.
+
+    Attributes:
+        rounds: in each round every contender has one turn.
+        seconds: a contender whose runs add up to this sits out further rounds, once it has had `at_least` runs.
+        at_least: fewest runs; a contender whose very first run takes longer than `patience` keeps that one alone.
+        turn: a turn is one run, or as many as begin within this many seconds: short calls are then measured with warm
+            caches, as in a training loop, not in the wake of a neighbour that swept them.
+    """
+
+    rounds: int = 15
+    seconds: float = 3.0
+    at_least: int = 3
+    patience: float = 10.0
+    turn: float = 0.02
+
+
+@dataclass(frozen=True)
+class Times:
+    """All runs of one contender, in seconds."""
+
+    runs: tuple[float, ...]
+
+    @property
+    def median_ms(self) -> float:
+        return 1000 * statistics.median(self.runs)
+
+    @property
+    def quartiles_ms(self) -> tuple[float, float]:
+        if len(self.runs) == 1:
+            return self.median_ms, self.median_ms
+        low, _, high = statistics.quantiles(self.runs, n=4, method="inclusive")
+        return 1000 * low, 1000 * high
+
+
+def interleave(
+    calls: Mapping[str, Callable[[], object]],
+    effort: Effort,
+    first: Mapping[str, float] | None = None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, Times]:
+    """Time the calls in turns, starting each round with another of them.
+
+    Args:
+        calls: by name, already warmed up.
+        effort: how long.
+        first: seconds of the warm-up runs; those beyond the patience stand as the only run.
+        clock: seconds.
+    """
+    first = first or {}
+    runs: dict[str, list[float]] = {name: [] for name in calls}
+    for name, seconds in first.items():
+        if name in runs and seconds > effort.patience:
+            runs[name].append(seconds)
+    playing = [name for name, done in runs.items() if not done]
+    collecting = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        for number in range(effort.rounds):
+            shift = number % max(1, len(playing))
+            for name in playing[shift:] + playing[:shift]:
+                if len(runs[name]) < effort.at_least or sum(runs[name]) < effort.seconds:
+                    runs[name] += _turn(calls[name], effort.turn, clock)
+            gc.collect()
+    finally:
+        if collecting:
+            gc.enable()
+    return {name: Times(tuple(done)) for name, done in runs.items()}
+
+
+def _turn(call: Callable[[], object], seconds: float, clock: Callable[[], float]) -> list[float]:
+    runs: list[float] = []
+    begin = clock()
+    while not runs or clock() - begin < seconds:
+        start = clock()
+        call()
+        runs.append(clock() - start)
+    return runs

@@ -1,0 +1,118 @@
+"""Checks of what a caller passes in. Each error names the argument, what was expected and what came."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from rankwise.registry import nearest
+
+__all__ = [
+    "check_choice",
+    "check_finite",
+    "check_ids",
+    "check_k",
+    "check_labels",
+    "check_positive",
+    "check_same_shape",
+    "check_share",
+    "check_tensor",
+]
+
+
+def check_tensor(name: str, value: object) -> Tensor:
+    """`value` as a tensor; arrays and lists are accepted, other things are not."""
+    if isinstance(value, Tensor):
+        return value
+    try:
+        return torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(
+            f"{name}: expected a tensor or an array of numbers, got {type(value).__name__}"
+        ) from None
+
+
+def check_finite(name: str, values: Tensor, mask: Tensor | None = None) -> None:
+    """Refuse NaN and infinities among the items that count."""
+    if not values.is_floating_point():
+        return
+    # A sum is finite only if every term is; overflow of a finite sum is sorted out by the slow path below.
+    if mask is None and bool(torch.isfinite(values.detach().sum(dtype=torch.float64))):
+        return
+    bad = ~torch.isfinite(values.detach())
+    if mask is not None:
+        bad &= mask
+    count = int(bad.sum())
+    if count:
+        first = [tuple(p) if len(p) > 1 else p[0] for p in bad.nonzero()[:3].tolist()]
+        where = ", ".join(map(str, first))
+        raise ValueError(
+            f"{name}: expected finite numbers, got {count} NaN or infinite of {values.numel()}, first at {where}"
+        )
+
+
+def check_same_shape(name: str, value: Tensor, like: str, shape: Iterable[int]) -> None:
+    if tuple(value.shape) != tuple(shape):
+        raise ValueError(f"{name}: expected the shape of {like}, {tuple(shape)}, got {tuple(value.shape)}")
+
+
+def check_labels(labels: Tensor, kind: str, mask: Tensor | None = None) -> None:
+    """Labels must be 0 or 1 (`kind="binary"`), or finite and not negative (`kind="grades"`)."""
+    if labels.dtype == torch.bool:
+        return
+    if labels.is_complex():
+        raise TypeError(f"labels: expected numbers, got {labels.dtype}")
+    check_finite("labels", labels, mask)
+    wrong = (labels != 0) & (labels != 1) if kind == "binary" else labels < 0
+    if mask is not None:
+        wrong = wrong & mask
+    if bool(wrong.any()):
+        expected = "0 or 1" if kind == "binary" else "grades of 0 or more"
+        raise ValueError(
+            f"labels: expected {expected}, got {labels[wrong][0].item():g} ({int(wrong.sum())} such of {labels.numel()})"
+        )
+
+
+def check_ids(name: str, ids: object) -> Tensor:
+    """Ids are integers of any size and sign; floats and booleans are refused rather than rounded."""
+    tensor = check_tensor(name, ids)
+    if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
+        raise TypeError(f"{name}: expected integers (int64), got {tensor.dtype}")
+    return tensor.to(torch.int64)
+
+
+def check_k(k: int | None) -> int | None:
+    if k is None:
+        return None
+    if isinstance(k, bool) or not isinstance(k, int):
+        raise TypeError(f"k: expected a whole number of at least 1 or None, got {k!r}")
+    if k < 1:
+        raise ValueError(f"k: expected a whole number of at least 1 or None (the whole list), got {k}")
+    return k
+
+
+def check_share(name: str, value: float, *, open_end: bool = True) -> float:
+    """A number strictly between 0 and 1 (`open_end=False` admits 1)."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name}: expected a number between 0 and 1, got {value!r}")
+    if not (0 < value < 1 or (value == 1 and not open_end)):
+        raise ValueError(f"{name}: expected a number in (0, 1{')' if open_end else ']'}, got {value}")
+    return float(value)
+
+
+def check_positive(name: str, value: float, *, zero: bool = False) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name}: expected a number, got {value!r}")
+    if not (value > 0 or (zero and value == 0)) or value == float("inf"):
+        raise ValueError(f"{name}: expected a finite number {'>= 0' if zero else '> 0'}, got {value}")
+    return float(value)
+
+
+def check_choice(name: str, value: str, choices: Iterable[str]) -> str:
+    """One of a few words."""
+    choices = tuple(choices)
+    if value not in choices:
+        raise ValueError(f"{name}: unknown word {value!r}{nearest(str(value), choices)}")
+    return value

@@ -1,0 +1,94 @@
+"""A data set in memory, cut into the part to learn from, the part for choices and the part for the final figure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+__all__ = ["Part", "Split", "cut_by_class"]
+
+Batch = tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True)
+class Part(Dataset[Batch]):
+    """Rows and their labels; an ordinary map-style data set.
+
+    Attributes:
+        features: (N, D).
+        labels: (N,) integers: 0 and 1, or classes.
+    """
+
+    features: Tensor
+    labels: Tensor
+
+    def __post_init__(self) -> None:
+        if self.labels.dim() != 1 or len(self.features) != len(self.labels):
+            raise ValueError(
+                f"labels: expected shape (N,) with one label for each of the {len(self.features)} rows, "
+                f"got {tuple(self.labels.shape)}"
+            )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> Batch:
+        return self.features[index], self.labels[index]
+
+    def __getitems__(self, indices: Sequence[int]) -> Batch:
+        # A DataLoader asks this for a whole batch: one gather instead of N small ones and a stack.
+        chosen = torch.as_tensor(indices)
+        return self.features[chosen], self.labels[chosen]
+
+
+@dataclass(frozen=True)
+class Split:
+    """Three disjoint parts: `train` to learn from, `validation` for choices, `test` for the final figure."""
+
+    train: Part
+    validation: Part
+    test: Part
+
+    def part(self, name: str) -> Part:
+        """The part called "train", "validation" or "test"."""
+        parts = {"train": self.train, "validation": self.validation, "test": self.test}
+        if name not in parts:
+            raise ValueError(f"part: expected one of {', '.join(parts)}, got {name!r}")
+        return parts[name]
+
+
+def cut_by_class(
+    features: Tensor, labels: Tensor, *, train: Sequence[int], validation: Sequence[int], seed: int
+) -> Split:
+    """Cut a data set at random, with a given number of rows of every class in two of the parts.
+
+    Args:
+        features: (N, D).
+        labels: (N,) classes 0 .. C-1.
+        train: rows of each of the C classes to learn from.
+        validation: rows of each of the C classes for choices. What is left is the test part.
+        seed: decides which rows go where.
+
+    Example:
+        >>> labels = torch.tensor([0, 0, 0, 0, 1, 1, 1])
+        >>> split = cut_by_class(torch.rand(7, 2), labels, train=[2, 1], validation=[1, 1], seed=0)
+        >>> [part.labels.tolist() for part in (split.train, split.validation, split.test)]
+        [[0, 0, 1], [0, 1], [0, 1]]
+    """
+    generator = torch.Generator().manual_seed(seed)
+    chosen: tuple[list[Tensor], ...] = ([], [], [])
+    for label, (learn, choose) in enumerate(zip(train, validation, strict=True)):
+        rows = (labels == label).nonzero().squeeze(1)
+        if len(rows) <= learn + choose:
+            raise ValueError(
+                f"labels: expected more than {learn + choose} rows of class {label} to leave some for the test part, "
+                f"got {len(rows)}"
+            )
+        shuffled = rows[torch.randperm(len(rows), generator=generator)]
+        for part, of_class in zip(chosen, shuffled.tensor_split([learn, learn + choose]), strict=True):
+            part.append(of_class)
+    return Split(*(Part(features[rows], labels[rows]) for rows in map(torch.cat, chosen)))

@@ -1,0 +1,99 @@
+"""The scores of all positives of a group, remembered as a few quantiles (the vector V of SOPRC)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from rankwise.checks import check_share
+from rankwise.estimators.table import IdTable
+
+__all__ = ["QuantileTracker", "interpolate_quantiles"]
+
+
+class QuantileTracker(nn.Module):
+    """Moving averages of `count` quantiles of a group's positive scores, one row per group.
+
+    V <- (1 - update_rate) V + update_rate observed. The first observation of a group starts its row; several of one group
+    in a batch are averaged. Nothing is written in eval mode.
+
+    Args:
+        count: how many quantiles (M).
+        update_rate: the weight of the new observation, in (0, 1].
+
+    Example:
+        >>> tracker = QuantileTracker(count=2, update_rate=0.5)
+        >>> group = torch.tensor([5])
+        >>> tracker(torch.tensor([[0.2, 0.4]]), torch.tensor([True]), group)
+        tensor([[0.2000, 0.4000]])
+        >>> tracker(torch.tensor([[0.4, 0.8]]), torch.tensor([True]), group)
+        tensor([[0.3000, 0.6000]])
+    """
+
+    def __init__(self, count: int = 100, update_rate: float = 0.1) -> None:
+        super().__init__()
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise ValueError(f"quantiles: expected a whole number of at least 1, got {count!r}")
+        self.count = count
+        self.update_rate = check_share("update_rate", update_rate, open_end=False)
+        self.table = IdTable(width=count)
+
+    def forward(self, observed: Tensor, present: Tensor, group_ids: Tensor | None) -> Tensor:
+        """Take note of the quantiles observed in each list and give those of its group.
+
+        Args:
+            observed: (Q, count) quantiles of the positives in the batch, see `interpolate_quantiles`.
+            present: (Q,) which lists have positives; the others leave their group as it is.
+            group_ids: (Q,) or None: then nothing is remembered, and what was observed is the answer.
+
+        Returns:
+            (Q, count) without gradient.
+        """
+        observed = observed.detach()
+        if group_ids is None:
+            return observed
+        if self.training:
+            self.table.update(group_ids[present], observed[present], self.update_rate)
+        remembered, known = self.table.read(group_ids)
+        return torch.where(known[:, None], remembered.to(observed.dtype), observed)
+
+
+def interpolate_quantiles(
+    scores: Tensor, mask: Tensor, count: int, bounds: tuple[float, float] | None = None
+) -> Tensor:
+    """phi: `count` quantiles of each list of scores, by linear interpolation; (Q, n) to (Q, count).
+
+    With the n scores of a list in ascending order, u_1 .. u_n, and one extrapolated on either side (u_0 = 2 u_1 - u_2
+    and u_{n+1} = 2 u_n - u_{n-1}, cut to the bounds), the quantile at t = (j + 1/2) n / count lies on the line through
+    the midpoints (i, (u_i + u_{i+1}) / 2). One score alone gives a constant; no score gives zeros.
+
+    Args:
+        scores: (Q, n), mask: (Q, n) False where there is no score.
+        count: how many quantiles.
+        bounds: the range that scores cannot leave, or None.
+
+    Example:
+        >>> interpolate_quantiles(torch.tensor([[0.7, 0.1, 0.5, 0.3]]), torch.ones(1, 4, dtype=torch.bool), 4)
+        tensor([[0.1000, 0.3000, 0.5000, 0.7000]])
+    """
+    lists, width = scores.shape
+    if width == 0:
+        return scores.new_zeros(lists, count)
+    size = mask.sum(1, keepdim=True)
+    ascending = scores.masked_fill(~mask, torch.inf).sort(1).values
+    last = (size - 1).clamp_min(0)
+    lowest, highest = ascending[:, :1], ascending.gather(1, last)
+    second = ascending.gather(1, last.clamp_max(1))
+    second_last = ascending.gather(1, (last - 1).clamp_min(0))
+    below, above = 2 * lowest - second, 2 * highest - second_last
+    if bounds is not None:
+        below, above = below.clamp_min(bounds[0]), above.clamp_max(bounds[1])
+    extended = torch.cat([below, ascending, above], 1).scatter(1, size + 1, above)
+    extended = extended.masked_fill(size == 0, 0)
+    middles = (extended[:, :-1] + extended[:, 1:]) / 2
+
+    step = torch.arange(count, dtype=scores.dtype, device=scores.device) + 0.5
+    at = step * (size.to(scores.dtype) / count)
+    left = torch.minimum(at.floor().long(), last)
+    share = (at - left).clamp_max(1)
+    return middles.gather(1, left).lerp(middles.gather(1, left + 1), share)

@@ -1,0 +1,251 @@
+"""The one shape: Q lists of at most L items, as `scores[Q, L]`, `labels[Q, L]` and a boolean `mask[Q, L]`.
+
+Whatever a caller passes (one list, padded lists, ragged lists with `query_ids`) is packed into that shape once.
+Ragged lists of very different lengths become a few blocks, each padded to at most twice the length of its
+shortest list, so that one long list does not blow up all the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rankwise.checks import check_choice, check_finite, check_ids, check_same_shape, check_tensor
+
+__all__ = ["EMPTY_POLICIES", "Lists", "PackedLists", "compact", "pack", "reduce_lists"]
+
+EMPTY_POLICIES = ("skip", "zero", "one", "error")
+
+# One padded block is kept as long as it holds at most this many slots per real item.
+_SLOTS_PER_ITEM = 2.0
+
+
+@dataclass(frozen=True)
+class Lists:
+    """Q lists of one block. Slots outside `mask` hold zeros and never count.
+
+    Attributes:
+        scores: (Q, L), labels: (Q, L), mask: (Q, L) boolean.
+        weights: (Q, L) item weights, or None when every item counts once.
+        positions: (Q,) where each of these lists stands among all lists of the batch.
+    """
+
+    scores: Tensor
+    labels: Tensor
+    mask: Tensor
+    weights: Tensor | None
+    positions: Tensor
+
+
+@dataclass(frozen=True)
+class PackedLists:
+    """All lists of a batch, as one or more blocks.
+
+    Attributes:
+        blocks: the lists, those of similar length together.
+        size: how many lists there are in all.
+        ids: (size,) the id of every list, or None when the lists have no identity beyond this batch.
+    """
+
+    blocks: tuple[Lists, ...]
+    size: int
+    ids: Tensor | None
+    _list_of_item: Tensor | None = None
+    _shape: tuple[int, ...] = ()
+
+    def join(self, values: Sequence[Tensor]) -> Tensor:
+        """Per-list values of the blocks, (Q_b, ...) each, put together in the order of the lists: (size, ...)."""
+        if len(self.blocks) == 1:
+            return values[0]
+        order = torch.cat([block.positions for block in self.blocks])
+        return torch.cat(list(values))[torch.argsort(order)]
+
+    def map(self, per_block: Callable[[Lists], tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+        """Apply a function of lists to every block and put each of its per-list results in the order of the lists."""
+        parts = [per_block(block) for block in self.blocks]
+        return tuple(self.join(column) for column in zip(*parts, strict=True))
+
+    def per_list(self, name: str, values: object) -> Tensor:
+        """What a caller says of whole lists, as (size,).
+
+        For 2-D input that is one value per list, for a single list one value; for ragged input one value per
+        item (like `query_ids`), the same for all items of a list.
+        """
+        tensor = check_tensor(name, values)
+        if self._list_of_item is None:
+            if tensor.ndim == 0:
+                tensor = tensor.reshape(1)
+            check_same_shape(name, tensor, "one value per list", (self.size,))
+            return tensor
+        check_same_shape(name, tensor, "scores (one value per item)", self._shape)
+        first = _first_item_of_list(self._list_of_item, self.size)
+        per_list = tensor[first]
+        if bool((per_list[self._list_of_item] != tensor).any()):
+            raise ValueError(f"{name}: expected the same value for all items of a list, got different ones")
+        return per_list
+
+
+def pack(
+    scores: object,
+    labels: object,
+    *,
+    query_ids: object = None,
+    mask: object = None,
+    weights: object = None,
+    lists: str = "rows",
+) -> PackedLists:
+    """Pack what a caller passes into lists.
+
+    Args:
+        scores: (N,) one list, or ragged lists when `query_ids` is (N,); or (Q, L) one list per row.
+        labels: the shape of `scores`.
+        query_ids: which list each item belongs to, (N,) integers in any order; for 2-D scores the id of each
+            list, (Q,).
+        mask: the shape of `scores`, False where there is no item.
+        weights: the shape of `scores`, item weights of 0 or more; an item of weight 0 is as good as absent.
+        lists: "rows" takes (Q, L) as Q lists; "columns" takes (B, C) as C lists of B items, list c having the
+            id c (the classes of a multi-label problem).
+
+    Example:
+        >>> packed = pack([.1, .9, .4], [0, 1, 1], query_ids=[7, -2, 7])
+        >>> packed.ids, packed.blocks[0].scores
+        (tensor([-2,  7]), tensor([[0.9000, 0.0000],
+                [0.1000, 0.4000]]))
+    """
+    check_choice("lists", lists, ("rows", "columns"))
+    scores = check_tensor("scores", scores)
+    if not scores.is_floating_point():
+        if scores.is_complex() or scores.dtype == torch.bool:
+            raise TypeError(f"scores: expected real numbers, got {scores.dtype}")
+        scores = scores.to(torch.get_default_dtype())
+    if scores.ndim not in (1, 2):
+        raise ValueError(f"scores: expected 1 or 2 dimensions, got shape {tuple(scores.shape)}")
+    labels = _beside("labels", labels, scores)
+    weights = None if weights is None else _beside("weights", weights, scores)
+    mask = None if mask is None else _beside("mask", mask, scores)
+    if mask is not None:
+        if mask.dtype != torch.bool:
+            raise TypeError(f"mask: expected booleans, got {mask.dtype}")
+        if mask.numel() and not bool(mask.any()):
+            raise ValueError("mask: expected at least one item, got all False")
+    check_finite("scores", scores, mask)
+    if weights is not None:
+        check_finite("weights", weights, mask)
+        if bool((weights < 0).any()):
+            raise ValueError(f"weights: expected numbers of 0 or more, got {weights.min().item():g}")
+        mask = weights > 0 if mask is None else mask & (weights > 0)
+
+    if scores.ndim == 2 and lists == "columns":
+        if query_ids is not None:
+            raise ValueError('query_ids: expected None with lists="columns" (a column is its own id), got ids')
+        scores, labels, mask, weights = (None if t is None else t.T for t in (scores, labels, mask, weights))  # type: ignore[assignment]
+        return _one_block(scores, labels, mask, weights, torch.arange(len(scores), device=scores.device))
+    if query_ids is None:
+        if scores.ndim == 2:
+            return _one_block(scores, labels, mask, weights, None)
+        single = (None if t is None else t[None] for t in (scores, labels, mask, weights))
+        return _one_block(*single, torch.zeros(1, dtype=torch.int64, device=scores.device))  # type: ignore[arg-type]
+
+    ids = check_ids("query_ids", query_ids).to(scores.device)
+    if scores.ndim == 2:
+        check_same_shape("query_ids", ids, "one id per list", scores.shape[:1])
+        return _one_block(scores, labels, mask, weights, ids)
+    check_same_shape("query_ids", ids, "scores", scores.shape)
+    return _pack_ragged(scores, labels, mask, weights, ids)
+
+
+def compact(values: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
+    """The `chosen` items of each list moved to the front: ((Q, M), mask (Q, M)), M the largest number chosen.
+
+    Differentiable in `values`.
+    """
+    counts = chosen.sum(1)
+    width = int(counts.max()) if counts.numel() else 0
+    mask = torch.arange(width, device=values.device) < counts[:, None]
+    out = values.new_zeros(mask.shape).masked_scatter(mask, values[chosen])
+    return out, mask
+
+
+def reduce_lists(
+    values: Tensor, valid: Tensor, *, empty: str = "skip", reduction: str = "mean", weights: Tensor | None = None
+) -> Tensor:
+    """The one safe reduction of per-list values: (Q,) to a scalar ("mean", "sum") or (Q,) ("none").
+
+    Args:
+        values: (Q,), finite wherever `valid`.
+        valid: (Q,) False for lists on which the quantity is not defined (no positive item, say).
+        empty: what such a list counts as: "skip" leaves it out, "zero" and "one" give it that value, "error" raises.
+        reduction: "mean", "sum" or "none" (left-out lists are NaN there).
+        weights: (Q,) weights of the lists.
+
+    With nothing left the mean is a zero that is still attached to the graph of `values`.
+    """
+    check_choice("empty", empty, EMPTY_POLICIES)
+    check_choice("reduction", reduction, ("mean", "sum", "none"))
+    if empty == "error" and not bool(valid.all()):
+        raise ValueError(
+            f'labels: {int((~valid).sum())} of {len(valid)} lists lack the items the quantity needs, and empty="error"'
+        )
+    if reduction == "none":
+        fill = {"skip": float("nan"), "zero": 0.0, "one": 1.0, "error": 0.0}[empty]
+        return torch.where(valid, values, fill)
+    filled = torch.where(valid, values, 1.0 if empty == "one" else 0.0)
+    counted = valid if empty in ("skip", "error") else torch.ones_like(valid)
+    share = counted.to(values.dtype) if weights is None else counted * weights.to(values.dtype)
+    total = (filled * share).sum()
+    return total if reduction == "sum" else total / share.sum().clamp_min(torch.finfo(values.dtype).tiny)
+
+
+def _beside(name: str, value: object, scores: Tensor) -> Tensor:
+    tensor = check_tensor(name, value).to(scores.device)
+    check_same_shape(name, tensor, "scores", scores.shape)
+    return tensor
+
+
+def _one_block(
+    scores: Tensor, labels: Tensor, mask: Tensor | None, weights: Tensor | None, ids: Tensor | None
+) -> PackedLists:
+    if mask is None:
+        mask = torch.ones(scores.shape, dtype=torch.bool, device=scores.device)
+    else:
+        scores, labels = scores.masked_fill(~mask, 0), labels.masked_fill(~mask, 0)
+        weights = None if weights is None else weights.masked_fill(~mask, 0)
+    positions = torch.arange(len(scores), device=scores.device)
+    return PackedLists((Lists(scores, labels, mask, weights, positions),), len(scores), ids)
+
+
+def _pack_ragged(
+    scores: Tensor, labels: Tensor, mask: Tensor | None, weights: Tensor | None, query_ids: Tensor
+) -> PackedLists:
+    ids, list_of_item, lengths = query_ids.unique(return_inverse=True, return_counts=True)
+    by_list = torch.argsort(list_of_item, stable=True)
+    starts = lengths.cumsum(0) - lengths
+    blocks = []
+    for positions in _similar_lengths(lengths):
+        width = int(lengths[positions].max())
+        slots = torch.arange(width, device=scores.device)
+        real = slots < lengths[positions, None]
+        items = by_list[torch.where(real, starts[positions, None] + slots, 0)]
+        present = real if mask is None else real & mask[items]
+        packed = (None if t is None else t[items].masked_fill(~present, 0) for t in (scores, labels, weights))
+        block_scores, block_labels, block_weights = packed
+        blocks.append(Lists(block_scores, block_labels, present, block_weights, positions))  # type: ignore[arg-type]
+    return PackedLists(tuple(blocks), len(ids), ids, list_of_item, tuple(scores.shape))
+
+
+def _similar_lengths(lengths: Tensor) -> list[Tensor]:
+    """Groups of lists whose lengths lie within a factor of two, or all in one where padding costs little."""
+    everything = torch.arange(len(lengths), device=lengths.device)
+    if not len(lengths) or int(lengths.max()) * len(lengths) <= _SLOTS_PER_ITEM * int(lengths.sum()) + 1024:
+        return [everything]
+    octave = torch.ceil(torch.log2(lengths.double())).long()
+    return [everything[octave == level] for level in octave.unique()]
+
+
+def _first_item_of_list(list_of_item: Tensor, size: int) -> Tensor:
+    first = torch.full((size,), len(list_of_item), dtype=torch.int64, device=list_of_item.device)
+    items = torch.arange(len(list_of_item), device=list_of_item.device)
+    return first.scatter_reduce(0, list_of_item, items, "amin")

@@ -1,0 +1,156 @@
+"""SOPRC: the area under the precision-recall curve, estimated from mini-batches of any composition."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from rankwise.checks import check_choice, check_positive, check_share
+from rankwise.estimators import QuantileTracker, interpolate_quantiles
+from rankwise.lists import Lists, PackedLists, compact
+from rankwise.losses.base import ListLoss
+from rankwise.losses.links import Link
+from rankwise.losses.priors import Prior, as_prior
+from rankwise.pairs import pair_sums
+from rankwise.surrogates import OneSidedHuber, OneSidedTanh
+
+__all__ = ["AUPRCLoss"]
+
+
+class AUPRCLoss(ListLoss):
+    """1 - AUPRC (average precision), made smooth, with the prior of the data instead of the batch's.
+
+    The mean over the positives i of a list of
+
+        x / (1 + x),   x = (1 - prior) / prior * FPR_i / TPR_i,
+
+    FPR_i the mean of the one-sided Huber surrogate of s_i - s_j over the negatives j of the batch, TPR_i the share of
+    positives above s_i according to the remembered quantiles V of the group's positive scores. In [0, 1]; 0 is perfect.
+
+    Args:
+        prior: the share of positives to reckon with: a number, one per group (tensor or `GroupPrior`), "batch", or a
+            `PriorSchedule`. The true share (`data_prior(labels)`) makes the value unbiased, but a very small one is hard
+            to start from; .1 trains well for most problems, a schedule from .5 down to .02 or the truth best.
+        tau: margin of the Huber surrogate; positives this much above a negative have won.
+        tau_recall: width of the step in the recall estimate.
+        recall: "quantiles" remembers V across batches; "batch" takes the batch's positives alone (no state).
+        quantiles: the number of remembered quantiles per group.
+        update_rate: weight of the new batch in V.
+        recall_floor: what a positive counts itself for in the recall, in (0, 1). None is one of its kind: 1 / (quantiles +
+            1), or its share of the batch's positives with `recall="batch"`. Larger values, up to 1/3, give smoother
+            training where groups have few positives.
+        recall_gradient: "stopped" or "full": whether the gradient flows through the recall.
+        link: how scores come to the range of about [-1, 1] that the margins are made for: "scale" (running spread:
+            leaves cosines and probabilities alone and tames logits), "none", "tanh", "sigmoid".
+        lists, empty, reduction: see `ListLoss`; `lists="columns"` takes (B, C) outputs as one list per class.
+
+    Example:
+        >>> loss = AUPRCLoss(prior=0.1)
+        >>> scores = torch.tensor([0.9, 0.2, 0.4, 0.1], requires_grad=True)
+        >>> value = loss(scores, torch.tensor([1, 1, 0, 0]))
+        >>> value.backward()
+        >>> bool(scores.grad[1] < 0 < scores.grad[2]), loss.skipped
+        (True, 0)
+
+    Paper: Wen et al., Exploring the Algorithm-Dependent Generalization of AUPRC Optimization with List Stability,
+    NeurIPS 2022, equations (7) to (9), with its misprints corrected.
+    """
+
+    def __init__(
+        self,
+        prior: float | str | Tensor | Prior = 0.1,
+        *,
+        tau: float = 0.1,
+        tau_recall: float = 0.001,
+        recall: str = "quantiles",
+        quantiles: int = 100,
+        update_rate: float = 0.1,
+        recall_floor: float | None = None,
+        recall_gradient: str = "stopped",
+        link: str = "scale",
+        lists: str = "rows",
+        empty: str = "skip",
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(lists=lists, empty=empty, reduction=reduction)
+        self.prior = as_prior(prior)
+        self.precision_surrogate = OneSidedHuber(check_positive("tau", tau))
+        self.recall_surrogate = OneSidedTanh(check_positive("tau_recall", tau_recall))
+        check_choice("recall", recall, ("quantiles", "batch"))
+        self.tracker = QuantileTracker(quantiles, update_rate) if recall == "quantiles" else None
+        self.recall_floor = None if recall_floor is None else check_share("recall_floor", recall_floor)
+        self.recall_gradient = check_choice("recall_gradient", recall_gradient, ("stopped", "full"))
+        self.link = Link(link)
+
+    def per_list(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
+        rate, valid = packed.map(_positive_rate)
+        prior = self.prior(rate, group_ids)
+        packed = self.link(packed, group_ids)
+        quantiles = self._quantiles(packed, valid, group_ids)
+
+        def block_values(lists: Lists) -> tuple[Tensor]:
+            remembered = None if quantiles is None else quantiles[lists.positions]
+            return (self._block_values(lists, prior[lists.positions], remembered),)
+
+        return packed.map(block_values)[0], valid
+
+    def _quantiles(self, packed: PackedLists, valid: Tensor, group_ids: Tensor | None) -> Tensor | None:
+        tracker = self.tracker
+        if tracker is None:
+            return None
+
+        def observe(lists: Lists) -> tuple[Tensor]:
+            scores, mask = compact(lists.scores.detach(), _positives(lists))
+            return (interpolate_quantiles(scores, mask, tracker.count),)
+
+        quantiles: Tensor = tracker(packed.map(observe)[0], valid, group_ids)
+        return quantiles
+
+    def _block_values(self, lists: Lists, prior: Tensor, quantiles: Tensor | None) -> Tensor:
+        chosen = _positives(lists)
+        positives, mask = compact(lists.scores, chosen)
+        share = _shares(mask if lists.weights is None else compact(lists.weights, chosen)[0], positives.dtype)
+        negatives = lists.mask & ~chosen
+        false_positives = pair_sums(
+            positives,
+            lists.scores,
+            self.precision_surrogate,
+            weights=_shares(negatives if lists.weights is None else lists.weights * negatives, positives.dtype),
+            anchor_mask=mask,
+        )
+        recall = self._recall(positives, quantiles, share)
+        odds = ((1 - prior) / prior)[:, None] * false_positives / recall
+        # Beyond any number that matters; keeps x / (1 + x) from becoming inf / inf.
+        odds = odds.clamp_max(1e30)
+        return (odds / (1 + odds) * share).sum(1)
+
+    def _recall(self, positives: Tensor, quantiles: Tensor | None, share: Tensor) -> Tensor:
+        """The share of positives at or above each one, (Q, A); a positive counts for itself, so it is never 0."""
+        if self.recall_gradient == "stopped":
+            positives = positives.detach()
+        if quantiles is None:
+            above = pair_sums(positives, positives.detach(), self.recall_surrogate, weights=share)
+            itself = share if self.recall_floor is None else self.recall_floor * (1 - above)
+            return (itself + above).clamp_min(torch.finfo(above.dtype).tiny)
+        count = quantiles.shape[1]
+        above = pair_sums(positives, quantiles, self.recall_surrogate) / count
+        floor = 1 / (count + 1) if self.recall_floor is None else self.recall_floor
+        return floor + (1 - floor) * above
+
+
+def _positives(lists: Lists) -> Tensor:
+    return lists.mask & (lists.labels == 1)
+
+
+def _positive_rate(lists: Lists) -> tuple[Tensor, Tensor]:
+    """The share of positives in each list (Q,), and which lists have both positives and negatives."""
+    items = lists.mask.to(lists.scores.dtype) if lists.weights is None else lists.weights.to(lists.scores.dtype)
+    total, positive = items.sum(1), (items * (lists.labels == 1)).sum(1)
+    valid = (positive > 0) & (positive < total)
+    return torch.where(valid, positive / total.clamp_min(torch.finfo(items.dtype).tiny), 0.5), valid
+
+
+def _shares(weights: Tensor, dtype: torch.dtype) -> Tensor:
+    """Weights scaled to a sum of 1 per list; zeros where there are none."""
+    weights = weights.to(dtype)
+    return weights / weights.sum(1, keepdim=True).clamp_min(torch.finfo(dtype).tiny)

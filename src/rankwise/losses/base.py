@@ -1,0 +1,87 @@
+"""What all losses over lists share: checking, gathering, packing, leaving out, reducing."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from rankwise.checks import check_choice, check_ids, check_labels, check_same_shape, check_tensor
+from rankwise.distributed import gather_rows, world_size
+from rankwise.lists import PackedLists, pack, reduce_lists
+
+__all__ = ["ListLoss"]
+
+
+class ListLoss(nn.Module):
+    """A loss over lists. A subclass says what lists cost (`per_list`) and which labels it takes.
+
+    Called as `loss(scores, labels, *, query_ids, sample_ids, mask, weights, group_ids)`:
+
+    Args:
+        scores: (N,) one list, or many ragged ones with `query_ids` (N,); or (Q, L), one list per row (per column with
+            `lists="columns"`). Any floating dtype; computed in float32 at least.
+        labels: the shape of `scores`.
+        query_ids: any integers, (N,) for ragged lists or (Q,) for rows.
+        sample_ids: the shape of `scores`; only losses that remember single items use them.
+        mask: the shape of `scores`, False where there is no item.
+        weights: the shape of `scores`, item weights; 0 is as good as absent.
+        group_ids: which lists share what the loss remembers, shaped like `query_ids`; each list is its own group by
+            default. Rows without any ids are strangers: nothing is remembered of them.
+
+    Under an initialised process group all ranks see the joined batch, and the mean of their gradients is the gradient of
+    the loss over that batch.
+    """
+
+    label_kind = "binary"
+
+    def __init__(self, *, lists: str = "rows", empty: str = "skip", reduction: str = "mean") -> None:
+        super().__init__()
+        self.lists = check_choice("lists", lists, ("rows", "columns"))
+        self.empty = check_choice("empty", empty, ("skip", "error"))
+        self.reduction = check_choice("reduction", reduction, ("mean", "sum", "none"))
+        self._valid = torch.ones(0, dtype=torch.bool)
+
+    @property
+    def skipped(self) -> int:
+        """How many lists of the last batch were left out because they lacked the items the loss needs."""
+        return int((~self._valid).sum())
+
+    def forward(
+        self,
+        scores: Tensor,
+        labels: Tensor,
+        *,
+        query_ids: Tensor | None = None,
+        sample_ids: Tensor | None = None,
+        mask: Tensor | None = None,
+        weights: Tensor | None = None,
+        group_ids: Tensor | None = None,
+    ) -> Tensor:
+        scores, labels = check_tensor("scores", scores), check_tensor("labels", labels)
+        if sample_ids is not None:
+            check_same_shape("sample_ids", check_ids("sample_ids", sample_ids), "scores", scores.shape)
+        if world_size() > 1:
+            if mask is None and scores.ndim == 2:
+                mask = torch.ones_like(scores, dtype=torch.bool)
+            given = (scores, labels, query_ids, mask, weights, group_ids)
+            scores, labels, query_ids, mask, weights, group_ids = (  # type: ignore[assignment]
+                None if t is None else gather_rows(check_tensor("ids", t)) for t in given
+            )
+        with torch.autocast(scores.device.type, enabled=False):
+            if scores.dtype in (torch.float16, torch.bfloat16):
+                scores = scores.float()
+            packed = pack(scores, labels, query_ids=query_ids, mask=mask, weights=weights, lists=self.lists)
+            for block in packed.blocks:
+                check_labels(block.labels, self.label_kind, block.mask)
+            groups = packed.ids if group_ids is None else packed.per_list("group_ids", check_ids("group_ids", group_ids))
+            return self.on_lists(packed, groups)
+
+    def on_lists(self, packed: PackedLists, group_ids: Tensor | None) -> Tensor:
+        """The loss of lists that are already checked, gathered and packed."""
+        values, valid = self.per_list(packed, group_ids)
+        self._valid = valid.detach()
+        return reduce_lists(values, valid, empty=self.empty, reduction=self.reduction)
+
+    def per_list(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Value of each list (size,), finite everywhere, and on which lists it is defined (size,)."""
+        raise NotImplementedError

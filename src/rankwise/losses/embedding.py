@@ -1,0 +1,96 @@
+"""Any list loss as a retrieval loss over embeddings."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from rankwise.checks import check_choice, check_finite, check_ids, check_same_shape, check_tensor
+from rankwise.distributed import gather_rows
+from rankwise.lists import Lists, PackedLists
+from rankwise.losses.base import ListLoss
+
+__all__ = ["EmbeddingLoss"]
+
+
+class EmbeddingLoss(nn.Module):
+    """Every item of the batch is a query that ranks all others by similarity; items of its class are relevant.
+
+    Called as `loss(embeddings, labels, reference_embeddings=None, reference_labels=None)`:
+
+    Args of the call:
+        embeddings: (B, d); labels: (B,) integer classes.
+        reference_embeddings: (R, d), reference_labels: (R,): what is ranked instead of the batch itself (a memory, a
+            gallery); a query then has no self to leave out.
+
+    What the loss remembers is shared by the queries of a class.
+
+    Args:
+        loss: any list loss, `AUPRCLoss()` for instance.
+        similarity: "cosine" (embeddings are normalised here) or "dot".
+
+    Example:
+        >>> from rankwise.losses import AUPRCLoss
+        >>> loss = EmbeddingLoss(AUPRCLoss())
+        >>> bool(loss(torch.eye(4), torch.tensor([0, 0, 1, 1])) > 0)
+        True
+    """
+
+    def __init__(self, loss: ListLoss, similarity: str = "cosine") -> None:
+        super().__init__()
+        if not isinstance(loss, ListLoss):
+            raise TypeError(f"loss: expected a list loss, got {type(loss).__name__}")
+        self.loss = loss
+        self.similarity = check_choice("similarity", similarity, ("cosine", "dot"))
+
+    @property
+    def skipped(self) -> int:
+        """How many queries of the last batch had no relevant or no irrelevant item to rank."""
+        return self.loss.skipped
+
+    def forward(
+        self,
+        embeddings: Tensor,
+        labels: Tensor,
+        reference_embeddings: Tensor | None = None,
+        reference_labels: Tensor | None = None,
+    ) -> Tensor:
+        embeddings, labels = _checked("", embeddings, labels)
+        with torch.autocast(embeddings.device.type, enabled=False):
+            queries, labels = self._ready(embeddings), gather_rows(labels)
+            if reference_embeddings is None and reference_labels is None:
+                references, reference_labels = queries, labels
+                mask = ~torch.eye(len(labels), dtype=torch.bool, device=labels.device)
+            else:
+                references, reference_labels = _checked("reference_", reference_embeddings, reference_labels)
+                if references.shape[1] != queries.shape[1]:
+                    raise ValueError(
+                        f"reference_embeddings: expected {queries.shape[1]} numbers each, got {references.shape[1]}"
+                    )
+                references, reference_labels = self._ready(references), gather_rows(reference_labels)
+                mask = torch.ones(len(labels), len(reference_labels), dtype=torch.bool, device=labels.device)
+            relevant = (labels[:, None] == reference_labels) & mask
+            positions = torch.arange(len(labels), device=labels.device)
+            lists = Lists(queries @ references.T, relevant, mask, None, positions)
+            return self.loss.on_lists(PackedLists((lists,), len(labels), labels), labels)
+
+    def _ready(self, embeddings: Tensor) -> Tensor:
+        if embeddings.dtype in (torch.float16, torch.bfloat16):
+            embeddings = embeddings.float()
+        if self.similarity == "cosine":
+            embeddings = torch.nn.functional.normalize(embeddings)
+        return gather_rows(embeddings)
+
+
+def _checked(prefix: str, embeddings: object, labels: object) -> tuple[Tensor, Tensor]:
+    if embeddings is None or labels is None:
+        raise ValueError(f"{prefix}embeddings: expected both {prefix}embeddings and {prefix}labels, got only one")
+    tensor = check_tensor(f"{prefix}embeddings", embeddings)
+    if tensor.ndim != 2 or not tensor.is_floating_point():
+        raise ValueError(
+            f"{prefix}embeddings: expected floating numbers of shape (B, d), got {tensor.dtype} {tuple(tensor.shape)}"
+        )
+    classes = check_ids(f"{prefix}labels", labels).to(tensor.device)
+    check_same_shape(f"{prefix}labels", classes, f"one class per row of {prefix}embeddings", tensor.shape[:1])
+    check_finite(f"{prefix}embeddings", tensor)
+    return tensor, classes

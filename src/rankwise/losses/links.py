@@ -1,0 +1,62 @@
+"""How raw scores become scores that a loss's margins are made for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from rankwise.checks import check_choice
+from rankwise.estimators import IdTable
+from rankwise.lists import Lists, PackedLists
+
+__all__ = ["LINKS", "Link"]
+
+LINKS = ("scale", "none", "tanh", "sigmoid")
+
+
+class Link(nn.Module):
+    """Turns scores of any range into scores of about [-1, 1].
+
+    - "scale": divides each list by the running spread of its group's scores where that exceeds 1, so that cosine
+      similarities and probabilities pass unchanged and logits are shrunk as they grow. Adding a constant to the scores
+      changes nothing.
+    - "none": scores as they are.
+    - "tanh", "sigmoid": that function of the scores.
+    """
+
+    def __init__(self, kind: str, update_rate: float = 0.1) -> None:
+        super().__init__()
+        self.kind, self.update_rate = check_choice("link", kind, LINKS), update_rate
+        self.spreads = IdTable(width=1) if kind == "scale" else None
+
+    def forward(self, packed: PackedLists, group_ids: Tensor | None) -> PackedLists:
+        """The same lists with linked scores; `group_ids` (size,) says which share a spread."""
+        if self.kind == "none":
+            return packed
+        if self.spreads is not None:
+            scale = self._scale(packed, group_ids, self.spreads)
+            linked = [block.scores / scale[block.positions, None].to(block.scores.dtype) for block in packed.blocks]
+        else:
+            linked = [getattr(torch, self.kind)(block.scores) for block in packed.blocks]
+        blocks = (replace(block, scores=scores) for block, scores in zip(packed.blocks, linked, strict=True))
+        return replace(packed, blocks=tuple(blocks))
+
+    @torch.no_grad()
+    def _scale(self, packed: PackedLists, group_ids: Tensor | None, spreads: IdTable) -> Tensor:
+        (scale,) = packed.map(_spread)
+        if group_ids is not None:
+            if self.training:
+                spreads.update(group_ids, scale[:, None], self.update_rate)
+            remembered, known = spreads.read(group_ids)
+            scale = torch.where(known, remembered[:, 0].to(scale.dtype), scale)
+        return scale.clamp_min(1)
+
+
+def _spread(lists: Lists) -> tuple[Tensor]:
+    """Root mean square distance of the scores from the mean of their list, (Q,)."""
+    size = lists.mask.sum(1, keepdim=True).clamp_min(1)
+    scores = lists.scores.double()
+    distance = (scores - (scores * lists.mask).sum(1, keepdim=True) / size) * lists.mask
+    return ((distance.square().sum(1) / size[:, 0]).sqrt(),)

@@ -1,0 +1,151 @@
+"""The share of positives that a loss should reckon with: fixed, per group, of the batch, or on a schedule."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from rankwise.checks import check_choice, check_ids, check_labels, check_same_shape, check_share, check_tensor
+
+__all__ = ["GroupPrior", "Prior", "PriorSchedule", "class_prior", "data_prior"]
+
+
+class Prior(nn.Module):
+    """Gives the prior of each list. `rate` (Q,) is the share of positives in the batch's lists."""
+
+    def forward(self, rate: Tensor, group_ids: Tensor | None) -> Tensor:
+        raise NotImplementedError
+
+
+class ConstantPrior(Prior):
+    """One number for all lists."""
+
+    def __init__(self, value: float) -> None:
+        super().__init__()
+        self.value = check_share("prior", value)
+
+    def forward(self, rate: Tensor, group_ids: Tensor | None) -> Tensor:
+        return torch.full_like(rate, self.value)
+
+
+class BatchPrior(Prior):
+    """The share of positives in the batch itself: right when batches are drawn like the data, or hold all of it."""
+
+    def forward(self, rate: Tensor, group_ids: Tensor | None) -> Tensor:
+        return rate
+
+
+class GroupPrior(Prior):
+    """A prior for each group.
+
+    Args:
+        priors: (G,) numbers in (0, 1).
+        group_ids: (G,) the groups they belong to; 0, 1, 2, ... by default.
+
+    Example:
+        >>> GroupPrior([0.1, 0.3])(torch.zeros(2), torch.tensor([1, 0]))
+        tensor([0.3000, 0.1000])
+    """
+
+    ids: Tensor
+    priors: Tensor
+
+    def __init__(self, priors: object, group_ids: object = None) -> None:
+        super().__init__()
+        values = check_tensor("prior", priors).detach().float().flatten()
+        if not bool(((values > 0) & (values < 1)).all()):
+            raise ValueError(f"prior: expected numbers in (0, 1), got {values.tolist()[:5]}")
+        ids = torch.arange(len(values)) if group_ids is None else check_ids("group_ids", group_ids).flatten()
+        check_same_shape("group_ids", ids, "prior", values.shape)
+        ids, order = ids.sort()
+        self.register_buffer("ids", ids)
+        self.register_buffer("priors", values[order.to(values.device)])
+
+    def forward(self, rate: Tensor, group_ids: Tensor | None) -> Tensor:
+        if group_ids is None:
+            raise ValueError("group_ids: expected the group of each list, because the prior is given per group, got None")
+        place = torch.searchsorted(self.ids, group_ids).clamp_max(len(self.ids) - 1)
+        unknown = self.ids[place] != group_ids
+        if bool(unknown.any()):
+            raise ValueError(f"group_ids: no prior was given for group {int(group_ids[unknown][0])}")
+        return self.priors[place].to(rate.dtype)
+
+
+class PriorSchedule(Prior):
+    """From an easy prior to the one wanted, geometrically over a number of training steps.
+
+    With the true prior of a rare class nearly every positive starts out hopeless, the objective is flat there and
+    training stalls. Starting near 1/2 and lowering the prior keeps the gradient alive all the way.
+
+    Args:
+        start: prior of the first step; end: prior after `steps` steps, a number or a prior per group.
+        steps: length of the schedule in training steps; the end holds from then on.
+
+    Example:
+        >>> prior = PriorSchedule(start=0.5, end=0.02, steps=2)
+        >>> [round(float(prior(torch.zeros(1), None)), 3) for _ in range(4)]
+        [0.5, 0.1, 0.02, 0.02]
+    """
+
+    step: Tensor
+
+    def __init__(self, start: float = 0.5, end: float | Tensor | Prior = 0.02, steps: int = 1000) -> None:
+        super().__init__()
+        if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+            raise ValueError(f"steps: expected a whole number of at least 1, got {steps!r}")
+        self.start, self.end, self.steps = check_share("start", start), as_prior(end), steps
+        self.register_buffer("step", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, rate: Tensor, group_ids: Tensor | None) -> Tensor:
+        end = self.end(rate, group_ids)
+        done = (self.step / self.steps).clamp_max(1).to(rate.dtype)
+        if self.training:
+            self.step += 1
+        prior: Tensor = self.start ** (1 - done) * end**done
+        return prior
+
+
+def as_prior(prior: object) -> Prior:
+    """What a user may pass as `prior=`: a number, "batch", a tensor (one number per group), or a `Prior`."""
+    if isinstance(prior, Prior):
+        return prior
+    if isinstance(prior, str):
+        check_choice("prior", prior, ("batch",))
+        return BatchPrior()
+    if isinstance(prior, int | float):
+        return ConstantPrior(prior)
+    tensor = check_tensor("prior", prior)
+    return ConstantPrior(float(tensor)) if tensor.ndim == 0 else GroupPrior(tensor)
+
+
+def data_prior(labels: object) -> float | GroupPrior:
+    """The true priors of a data set, from all of its labels.
+
+    Args:
+        labels: (N,) binary labels of one problem, or (N, C) of C problems (classes as groups 0 .. C-1).
+
+    Example:
+        >>> data_prior([0, 0, 0, 1])
+        0.25
+    """
+    tensor = check_tensor("labels", labels)
+    if tensor.ndim not in (1, 2):
+        raise ValueError(f"labels: expected (N,) or (N, C), got shape {tuple(tensor.shape)}")
+    check_labels(tensor, "binary")
+    rates = tensor.double().mean(0)
+    return float(rates) if rates.ndim == 0 else GroupPrior(rates)
+
+
+def class_prior(class_labels: object) -> GroupPrior:
+    """The true priors in retrieval: for a query of class c, the share of class c among all other items.
+
+    Args:
+        class_labels: (N,) class of every item of the data set.
+
+    Example:
+        >>> class_prior([5, 5, 5, 8, 8]).priors
+        tensor([0.5000, 0.2500])
+    """
+    classes, counts = check_ids("class_labels", class_labels).unique(return_counts=True)
+    several = counts > 1
+    return GroupPrior((counts[several] - 1) / (int(counts.sum()) - 1), classes[several])

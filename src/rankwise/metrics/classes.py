@@ -1,0 +1,325 @@
+"""The metrics as torchmetrics classes: fed batch by batch, in any number of processes, exact over everything seen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rankwise.checks import check_choice, check_ids, check_k, check_same_shape, check_tensor
+from rankwise.gains import Gain
+from rankwise.lists import EMPTY_POLICIES
+from rankwise.metrics.metric import measure
+from rankwise.metrics.names import create_metric
+
+try:
+    from torchmetrics import Metric as TorchMetric
+    from torchmetrics.utilities.data import dim_zero_cat
+except ImportError:
+    raise ImportError('the metric classes need torchmetrics: pip install "rankwise[metrics]"') from None
+
+__all__ = [
+    "AUROC",
+    "NDCG",
+    "AveragePrecision",
+    "HitRate",
+    "PAp",
+    "PartialAUROC",
+    "Precision",
+    "RankingMetric",
+    "Recall",
+    "ReciprocalRank",
+]
+
+
+class RankingMetric(TorchMetric):
+    """Any metric of the registry over everything seen, not the mean of batch values.
+
+    Scores, labels and ids are kept until `compute()`, and gathered from all processes there; a process that has seen
+    nothing takes part. An item that comes twice (a sampler that fills up the last batch) counts once if `sample_ids`
+    are given.
+
+    Args:
+        name: a metric of the registry, such as "ndcg@10".
+        gain, ties, fpr_range: as for `create_metric`.
+        empty: what a list on which the metric is undefined counts as: "skip", "zero", "one" or "error".
+        **kwargs: those of torchmetrics.Metric (`process_group`, `sync_on_compute`, ...); others are refused there.
+
+    Example:
+        >>> metric = RankingMetric("recall@1")
+        >>> metric.update([.9, .8], [1, 0], query_ids=[0, 1])
+        >>> metric.update([.7, .95], [0, 1], query_ids=[0, 1])
+        >>> metric.compute()
+        tensor(1., dtype=torch.float64)
+    """
+
+    is_differentiable = False
+    higher_is_better = True
+    full_state_update = False
+    plot_lower_bound = 0.0
+    plot_upper_bound = 1.0
+
+    scores: list[Tensor]
+    labels: list[Tensor]
+    weights: list[Tensor]
+    query_ids: list[Tensor]
+    sample_ids: list[Tensor]
+    identified: list[Tensor]
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        gain: Gain | None = None,
+        ties: str | None = None,
+        fpr_range: tuple[float, float] | None = None,
+        empty: str = "skip",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.metric = create_metric(name, gain=gain, ties=ties, fpr_range=fpr_range)
+        self.empty = check_choice("empty", empty, EMPTY_POLICIES)
+        for state in ("scores", "labels", "weights", "query_ids", "sample_ids", "identified"):
+            self.add_state(state, [], dist_reduce_fx="cat")
+
+    def update(
+        self,
+        scores: object,
+        labels: object,
+        query_ids: object = None,
+        sample_ids: object = None,
+        mask: object = None,
+        weights: object = None,
+    ) -> None:
+        """Take in a batch.
+
+        Args:
+            scores: (N,), or (Q, L) one list per row.
+            labels: the shape of `scores`.
+            query_ids: (N,) which list each item belongs to, whatever batch or process it comes in, or (Q,) ids of the
+                rows; without them all items ever seen are one list.
+            sample_ids: the shape of `scores`, ids of the items; an item of a list seen twice then counts once.
+            mask: the shape of `scores`, False where there is no item.
+            weights: the shape of `scores`, item weights of 0 or more.
+        """
+        tensor = check_tensor("scores", scores).detach()
+        shape = tensor.shape
+        if query_ids is None:
+            if tensor.ndim != 1:
+                raise ValueError(f"query_ids: expected ids for the lists of scores {tuple(shape)}, got None")
+            lists = torch.zeros(shape, dtype=torch.int64)
+        else:
+            lists = check_ids("query_ids", query_ids)
+            if len(shape) == 2 and lists.shape == shape[:1]:
+                lists = lists[:, None].expand(shape)
+            check_same_shape("query_ids", lists, "scores", shape)
+        items = None if sample_ids is None else check_ids("sample_ids", sample_ids)
+        present = torch.ones(shape, dtype=torch.bool) if mask is None else check_tensor("mask", mask)
+        parts = {
+            "scores": tensor.double(),
+            "labels": check_tensor("labels", labels).double(),
+            "weights": torch.ones(shape) if weights is None else check_tensor("weights", weights),
+            "query_ids": lists,
+            "sample_ids": torch.zeros(shape, dtype=torch.int64) if items is None else items,
+            "identified": torch.full(shape, items is not None),
+            "mask": present,
+        }
+        for part, values in parts.items():
+            check_same_shape(part, values, "scores", shape)
+        for state, dtype in _DTYPES.items():
+            chosen = parts[state].to(tensor.device)[present.to(tensor.device)]
+            getattr(self, state).append(chosen.to(dtype))
+
+    def compute(self) -> Tensor:
+        """The mean over all lists seen, float64."""
+        if not len(self.scores):
+            return torch.tensor(float("nan"), dtype=torch.float64, device=self.device)
+        seen = {state: dim_zero_cat(getattr(self, state)).to(dtype) for state, dtype in _DTYPES.items()}
+        kept = _first_of_each(seen["query_ids"], seen["sample_ids"], seen["identified"].bool())
+        scores, labels, weights, query_ids = (
+            seen[state][kept] for state in ("scores", "labels", "weights", "query_ids")
+        )
+        even = bool((weights == 1).all())
+        return measure(
+            self.metric, scores, labels, query_ids=query_ids, weights=None if even else weights, empty=self.empty
+        )
+
+    def _sync_dist(self, *args: Any, **kwargs: Any) -> None:
+        # Every process must offer the same kind of tensor, one that has seen nothing as well.
+        for state, dtype in _DTYPES.items():
+            if not len(getattr(self, state)):
+                setattr(self, state, [torch.empty(0, dtype=dtype, device=self.device)])
+        super()._sync_dist(*args, **kwargs)
+
+
+_DTYPES = {
+    "scores": torch.float64,
+    "labels": torch.float64,
+    "weights": torch.float64,
+    "query_ids": torch.int64,
+    "sample_ids": torch.int64,
+    "identified": torch.uint8,
+}
+
+
+class _CutMetric(RankingMetric):
+    """A metric with a cutoff: k, or None for the whole list."""
+
+    _name: str
+
+    def __init__(self, k: int | None = None, *, ties: str | None = None, empty: str = "skip", **kwargs: Any) -> None:
+        super().__init__(_cut(self._name, k), ties=ties, empty=empty, **kwargs)
+
+
+class AveragePrecision(RankingMetric):
+    """`average_precision` over everything seen.
+
+    Example:
+        >>> metric = AveragePrecision()
+        >>> metric.update([.9, .8, .7, .6], [1, 0, 1, 0])
+        >>> metric.compute()
+        tensor(0.8333, dtype=torch.float64)
+    """
+
+    def __init__(self, *, ties: str | None = None, empty: str = "skip", **kwargs: Any) -> None:
+        super().__init__("ap", ties=ties, empty=empty, **kwargs)
+
+
+class NDCG(RankingMetric):
+    """`ndcg` over everything seen.
+
+    Example:
+        >>> metric = NDCG(k=2)
+        >>> metric.update([.9, .8, .7, .6], [0, 3, 1, 0])
+        >>> metric.compute()
+        tensor(0.5788, dtype=torch.float64)
+    """
+
+    def __init__(
+        self,
+        k: int | None = None,
+        *,
+        gain: Gain = "exp2",
+        ties: str | None = None,
+        empty: str = "skip",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(_cut("ndcg", k), gain=gain, ties=ties, empty=empty, **kwargs)
+
+
+class PAp(_CutMetric):
+    """`pap` over everything seen (micro-pAp@k).
+
+    Example:
+        >>> metric = PAp(k=2)
+        >>> metric.update([.9, .8, .7, .6], [1, 0, 1, 0])
+        >>> metric.compute()
+        tensor(0.7500, dtype=torch.float64)
+    """
+
+    _name = "pap"
+
+
+class Precision(_CutMetric):
+    """`precision` over everything seen.
+
+    Example:
+        >>> metric = Precision(k=2)
+        >>> metric.update([.9, .8, .7, .6], [1, 0, 1, 0])
+        >>> metric.compute()
+        tensor(0.5000, dtype=torch.float64)
+    """
+
+    _name = "precision"
+
+
+class Recall(_CutMetric):
+    """`recall` over everything seen.
+
+    Example:
+        >>> metric = Recall(k=2)
+        >>> metric.update([.9, .8, .7, .6], [1, 0, 1, 0])
+        >>> metric.compute()
+        tensor(0.5000, dtype=torch.float64)
+    """
+
+    _name = "recall"
+
+
+class HitRate(_CutMetric):
+    """`hit_rate` over everything seen.
+
+    Example:
+        >>> metric = HitRate(k=2)
+        >>> metric.update([.9, .8, .7, .6], [1, 0, 1, 0])
+        >>> metric.compute()
+        tensor(1., dtype=torch.float64)
+    """
+
+    _name = "hit"
+
+
+class ReciprocalRank(_CutMetric):
+    """`reciprocal_rank` over everything seen (MRR).
+
+    Example:
+        >>> metric = ReciprocalRank(k=2)
+        >>> metric.update([.9, .8, .7, .6], [1, 0, 1, 0])
+        >>> metric.compute()
+        tensor(1., dtype=torch.float64)
+    """
+
+    _name = "rr"
+
+
+class AUROC(RankingMetric):
+    """`auroc` over everything seen.
+
+    Example:
+        >>> metric = AUROC()
+        >>> metric.update([.9, .8, .7, .6], [1, 0, 1, 0])
+        >>> metric.compute()
+        tensor(0.7500, dtype=torch.float64)
+    """
+
+    def __init__(self, *, ties: str | None = None, empty: str = "skip", **kwargs: Any) -> None:
+        super().__init__("auroc", ties=ties, empty=empty, **kwargs)
+
+
+class PartialAUROC(RankingMetric):
+    """`partial_auroc` over everything seen.
+
+    Example:
+        >>> metric = PartialAUROC(fpr_range=(0., .5))
+        >>> metric.update([.9, .8, .7, .6], [1, 0, 1, 0])
+        >>> metric.compute()
+        tensor(0.5000, dtype=torch.float64)
+    """
+
+    def __init__(
+        self,
+        *,
+        fpr_range: tuple[float, float] = (0.0, 0.1),
+        ties: str | None = None,
+        empty: str = "skip",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__("pauroc", fpr_range=fpr_range, ties=ties, empty=empty, **kwargs)
+
+
+def _cut(name: str, k: int | None) -> str:
+    return name if check_k(k) is None else f"{name}@{k}"
+
+
+def _first_of_each(query_ids: Tensor, sample_ids: Tensor, identified: Tensor) -> Tensor:
+    """Which items to keep: those without an id, and the first of each (query, sample) pair."""
+    if not bool(identified.any()):
+        return torch.ones_like(identified)
+    order = torch.argsort(sample_ids, stable=True)
+    order = order[torch.argsort(query_ids[order], stable=True)]
+    order = order[torch.argsort(identified[order].to(torch.uint8), stable=True)]
+    again = torch.zeros_like(identified)
+    same = (query_ids[order].diff() == 0) & (sample_ids[order].diff() == 0) & identified[order][:-1]
+    again[order[1:]] = same
+    return ~again

@@ -1,0 +1,127 @@
+"""A metric with its options fixed, and the one way from a caller's arguments to values per list."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from rankwise.checks import check_choice, check_k, check_labels
+from rankwise.gains import Gain, describe_gain
+from rankwise.lists import EMPTY_POLICIES, Lists, PackedLists, pack, reduce_lists
+from rankwise.ranks import TIE_POLICIES, RankedLists, rank
+from rankwise.registry import MetricRecord
+
+__all__ = ["Metric", "measure", "measure_lists", "summarise"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric with everything fixed that its value depends on; made by `create_metric`.
+
+    Attributes:
+        name: what it is called in results, as asked for ("ndcg@10").
+        record: the entry of the registry.
+        k: cutoff, or None for the whole list.
+        ties: "average", "pessimistic" or "stable".
+        options: further options as (name, value) pairs.
+    """
+
+    name: str
+    record: MetricRecord
+    k: int | None = None
+    ties: str = "average"
+    options: tuple[tuple[str, Any], ...] = ()
+
+    def __post_init__(self) -> None:
+        check_k(self.k)
+        check_choice("ties", self.ties, TIE_POLICIES)
+
+    @property
+    def gain(self) -> Gain | None:
+        """The gain, or None for a metric of binary labels."""
+        return cast("Gain | None", dict(self.options).get("gain"))
+
+    @property
+    def definition(self) -> str:
+        """What is computed, in full, with undefined lists left out."""
+        return self.define()
+
+    def define(self, empty: str = "skip") -> str:
+        """What is computed, in full, with the stated policy for lists on which it is undefined."""
+        options = {name: describe_gain(value) if name == "gain" else value for name, value in self.options}
+        size = "the length of the list" if self.k is None else self.k
+        ties = {
+            "average": self.record.average_words,
+            "pessimistic": "the less relevant first",
+            "stable": "in the order of the input",
+        }[self.ties]
+        fate = {"skip": "left out", "zero": "count as 0", "one": "count as 1", "error": "are refused"}[empty]
+        text = self.record.definition.format(k=size, **options)
+        return f"{text}; k: {size}; ties: {ties}; {self.record.undefined}: {fate}"
+
+    def per_list(self, ranked: RankedLists) -> Tensor:
+        """One value per ranked list, (Q,) float64, NaN where the metric is undefined."""
+        cutoff = {"k": self.k} if self.record.takes_k else {}
+        return cast(Tensor, self.record.per_list(ranked, **cutoff, **dict(self.options)))
+
+
+def measure(
+    metric: Metric,
+    scores: object,
+    labels: object,
+    *,
+    query_ids: object = None,
+    mask: object = None,
+    weights: object = None,
+    empty: str = "skip",
+    reduction: str = "mean",
+) -> Tensor:
+    """The metric of what a caller passes: a scalar, or one value per list for `reduction="none"`."""
+    check_choice("empty", empty, EMPTY_POLICIES)
+    check_choice("reduction", reduction, ("mean", "sum", "none"))
+    packed = pack(scores, labels, query_ids=query_ids, mask=mask, weights=weights)
+    values, _ = measure_lists(packed, [metric])
+    return summarise(values[metric.name], empty=empty, reduction=reduction)
+
+
+def measure_lists(packed: PackedLists, metrics: Sequence[Metric]) -> tuple[dict[str, Tensor], Tensor]:
+    """Per-list values of several metrics, (size,) float64 each by name, and which lists have ties, (size,).
+
+    A block is sorted once for all metrics of one tie policy, and once for all policies where nothing is tied.
+    """
+    parts: dict[str, list[Tensor]] = {metric.name: [] for metric in metrics}
+    tied: list[Tensor] = []
+    for block in packed.blocks:
+        _check(block, metrics)
+        ranked = {"average": rank(block)}
+        has_ties = ranked["average"].has_ties
+        # An item of weight 2 stands for two tied items.
+        matters = bool(has_ties.any()) or block.weights is not None
+        for metric in metrics:
+            policy = metric.ties if matters else "average"
+            if policy not in ranked:
+                ranked[policy] = rank(block, policy)
+            parts[metric.name].append(metric.per_list(ranked[policy]))
+        tied.append(has_ties)
+    return {name: packed.join(values) for name, values in parts.items()}, packed.join(tied)
+
+
+def summarise(values: Tensor, *, empty: str = "skip", reduction: str = "mean", weights: Tensor | None = None) -> Tensor:
+    """Values per list, NaN where undefined, reduced under the `empty` policy; the mean of nothing is NaN."""
+    valid = ~torch.isnan(values)
+    if reduction == "mean" and empty in ("skip", "error") and not bool(valid.any()) and len(values):
+        reduce_lists(values, valid, empty=empty)
+        return values.new_tensor(float("nan"))
+    return reduce_lists(values, valid, empty=empty, reduction=reduction, weights=weights)
+
+
+def _check(block: Lists, metrics: Sequence[Metric]) -> None:
+    for kind in {metric.record.labels for metric in metrics}:
+        check_labels(block.labels, kind, None)
+    whole_only = [metric.name for metric in metrics if not metric.record.takes_item_weights]
+    if whole_only and block.weights is not None and not bool((block.weights[block.mask] == 1).all()):
+        raise ValueError(f"weights: {whole_only[0]} takes item weights of 0 or 1 only, got others")

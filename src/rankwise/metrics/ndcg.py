@@ -1,0 +1,131 @@
+"""Normalised discounted cumulative gain."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from rankwise.gains import Gain, gain_function
+from rankwise.metrics.metric import Metric, measure
+from rankwise.positives import sort_values
+from rankwise.ranks import RankedLists
+from rankwise.registry import MetricRecord
+
+__all__ = ["NDCG", "ndcg"]
+
+
+def ndcg(
+    scores: object,
+    labels: object,
+    *,
+    k: int | None = None,
+    gain: Gain = "exp2",
+    query_ids: object = None,
+    mask: object = None,
+    weights: object = None,
+    ties: str = "average",
+    empty: str = "skip",
+    reduction: str = "mean",
+) -> Tensor:
+    """NDCG@k: the discounted gain of the k best scored items, over that of the k best grades.
+
+    `NDCG@k = sum_{r<=k} g(y_(r)) / log2(r + 1)`, divided by the same sum with the grades in descending order; ties are
+    averaged over all their orders, as in scikit-learn. An item of weight w takes w positions: the cumulative
+    discount is extended linearly between whole positions.
+
+    Args:
+        scores: (N,) one list, or many with `query_ids`; or (Q, L) one list per row. Any real numbers.
+        labels: the shape of `scores`, grades of 0 or more.
+        k: cutoff, or None for the whole list.
+        gain: "exp2" for 2^y - 1, "linear" for y, or a function of a float64 tensor of grades.
+        query_ids: (N,) which list each item belongs to, or (Q,) ids of the rows.
+        mask: the shape of `scores`, False where there is no item.
+        weights: the shape of `scores`, item weights of 0 or more.
+        ties: "average" is the mean over the orders of tied items; "pessimistic" puts the lower grades first; "stable"
+            keeps the order of the input.
+        empty: what a list in which nothing gains counts as: "skip", "zero", "one" or "error".
+        reduction: "mean", "sum" or "none" (one value per list, NaN where left out).
+
+    Returns:
+        float64 scalar, or (Q,) for `reduction="none"`. The mean is NaN when every list is left out.
+
+    Example:
+        >>> ndcg([.9, .8, .7, .6], [0, 3, 1, 0], k=2)
+        tensor(0.5788, dtype=torch.float64)
+    """
+    return measure(
+        Metric("ndcg", NDCG, k=k, ties=ties, options=(("gain", gain),)),
+        scores,
+        labels,
+        query_ids=query_ids,
+        mask=mask,
+        weights=weights,
+        empty=empty,
+        reduction=reduction,
+    )
+
+
+def _ndcg(ranked: RankedLists, *, k: int | None, gain: Gain) -> Tensor:
+    gains = ranked.once(("gains", gain), lambda: _gains(ranked, gain))
+    placed = ranked.once(("placed gains", gain), lambda: _expected_gains(ranked, gains))
+    if ranked.weights is None:
+        rising = ranked.once(("rising gains", gain), lambda: sort_values(gains))
+        width = gains.shape[1] if k is None else min(k, gains.shape[1])
+        discounts = 1 / torch.log2(torch.arange(2, width + 2, dtype=torch.float64, device=gains.device))
+        dcg, ideal = placed[:, :width] @ discounts, rising[:, rising.shape[1] - width :] @ discounts.flip(0)
+    else:
+        order = ranked.once(("best first", gain), lambda: torch.argsort(gains, dim=1, descending=True))
+        best, best_weights = gains.gather(1, order), _unranked_weights(ranked).gather(1, order)
+        dcg, ideal = _weighted_dcg(placed, ranked.weights, k), _weighted_dcg(best, best_weights, k)
+    return torch.where(ideal > 0, dcg / ideal, float("nan"))
+
+
+def _gains(ranked: RankedLists, gain: Gain) -> Tensor:
+    gains = gain_function(gain)(ranked.lists.labels)
+    return gains if ranked.full else gains.masked_fill(~ranked.lists.mask, 0)
+
+
+def _expected_gains(ranked: RankedLists, gains: Tensor) -> Tensor:
+    """(Q, L) the gain found at each position on average over the orders of tied items: the mean of the tie group."""
+    placed = gains.gather(1, ranked.order)
+    if not ranked.tied:
+        return placed
+    group, gained = ranked.group.flatten(), placed.flatten()
+    if ranked.weights is None:
+        means = torch.bincount(group, gained) / torch.bincount(group)
+    else:
+        weights = ranked.weights.flatten()
+        means = torch.bincount(group, gained * weights) / torch.bincount(group, weights)
+        means = means.nan_to_num()
+    return means[ranked.group]
+
+
+def _weighted_dcg(gains: Tensor, weights: Tensor, k: int | None) -> Tensor:
+    """Every item takes as many positions as it weighs; positions need not be whole."""
+    bounds = pad(weights.cumsum(1), (1, 0))
+    if k is not None:
+        bounds = bounds.clamp_max(k)
+    whole = int(bounds[:, -1].max()) + 2 if bounds.numel() else 2
+    discounts = 1 / torch.log2(torch.arange(2, whole + 2, dtype=torch.float64, device=gains.device))
+    reached = pad(discounts.cumsum(0), (1, 0))
+    floor = bounds.floor()
+    discount = reached[floor.long()] + (bounds - floor) * discounts[floor.long()]
+    return (gains * discount.diff(dim=1)).sum(1)
+
+
+def _unranked_weights(ranked: RankedLists) -> Tensor:
+    assert ranked.lists.weights is not None
+    return ranked.lists.weights.double()
+
+
+NDCG = MetricRecord(
+    name="ndcg",
+    summary="normalised discounted cumulative gain",
+    per_list=_ndcg,
+    labels="grades",
+    takes_k=True,
+    options=("gain",),
+    definition="DCG / ideal DCG of the first {k} positions, gain {gain}, discount 1/log2(rank + 1)",
+    undefined="lists in which nothing gains",
+)

@@ -1,0 +1,180 @@
+"""Retrieval: every item asks for the others of its class, all against all, block by block and exact."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from rankwise.checks import check_choice, check_finite, check_ids, check_same_shape, check_tensor
+from rankwise.lists import EMPTY_POLICIES
+from rankwise.metrics.evaluate import Evaluation, collect
+from rankwise.metrics.first import HIT
+from rankwise.metrics.metric import Metric
+from rankwise.metrics.names import create_metrics
+from rankwise.metrics.topk import RECALL
+from rankwise.positives import Positives, locate, sort_values
+
+__all__ = ["evaluate_retrieval"]
+
+# Similarities held at a time, in numbers: a block of them should stay near the processor's caches.
+_BLOCK = 4_000_000
+
+
+def evaluate_retrieval(
+    embeddings: object,
+    labels: object,
+    metrics: str | Metric | Iterable[str | Metric] = ("map", "map@r", "recall@1", "recall@10"),
+    *,
+    gallery_embeddings: object = None,
+    gallery_labels: object = None,
+    distance: str = "cosine",
+    block_size: int | None = None,
+    empty: str = "skip",
+    confidence: float = 0.95,
+    bootstrap: int = 1000,
+    seed: int = 0,
+) -> Evaluation:
+    """Rank a gallery for every query embedding; an item of the query's class is relevant.
+
+    Without a gallery every item is a query against all the others. Nothing is cut off: only values are sorted, and the
+    relevant items are found among them. Ties are averaged (mAP: one threshold). `recall@k` is the convention of the
+    retrieval literature: 1 if any relevant item is among the first k (`hit@k`), not the share of those found.
+
+    Args:
+        embeddings: (N, d) queries.
+        labels: (N,) integer class of each query.
+        metrics: names such as "map", "map@r", "recall@1", "precision@5", "mrr", "r-precision", or metrics made by
+            `create_metric`; all of binary labels.
+        gallery_embeddings: (M, d) what is ranked, if not the other queries.
+        gallery_labels: (M,) integer classes.
+        distance: "cosine", "dot" or "euclidean".
+        block_size: queries ranked at a time; None keeps a block of similarities at about 16 MiB.
+        empty: what a query without a relevant item counts as: "skip", "zero", "one" or "error".
+        confidence, bootstrap, seed: of the intervals over queries, as in `evaluate`.
+
+    Returns:
+        An `Evaluation`, one value per query; `tied` is the share of queries with a relevant item that is tied.
+
+    Example:
+        >>> points = torch.tensor([[1., 0.], [.9, .1], [0., 1.], [.9, .8]])
+        >>> evaluate_retrieval(points, torch.tensor([0, 0, 1, 1]), ["mrr", "recall@1"], bootstrap=0).means["recall@1"]
+        0.75
+    """
+    made = [_retrieval_metric(metric) for metric in create_metrics(metrics)]
+    check_choice("distance", distance, ("cosine", "dot", "euclidean"))
+    check_choice("empty", empty, EMPTY_POLICIES)
+    if block_size is not None and (isinstance(block_size, bool) or not isinstance(block_size, int) or block_size < 1):
+        raise ValueError(f"block_size: expected a whole number of at least 1 or None, got {block_size!r}")
+    queries, gallery = _check_both(embeddings, labels, gallery_embeddings, gallery_labels)
+    rows = block_size or max(16, _BLOCK // max(1, len(gallery.classes)))
+    parts: dict[str, list[Tensor]] = {metric.name: [] for metric in made}
+    tied = []
+    for found in _located(queries, gallery, distance, rows, {metric.ties for metric in made}):
+        for metric in made:
+            parts[metric.name].append(metric.per_list(found[metric.ties]))  # type: ignore[arg-type]
+        tied.append(found[made[0].ties].positives.tied)
+    values = {name: torch.cat(part) for name, part in parts.items()}
+    return collect(made, values, torch.cat(tied), empty=empty, confidence=confidence, bootstrap=bootstrap, seed=seed)
+
+
+@dataclass(frozen=True)
+class _Items:
+    points: Tensor
+    classes: Tensor
+
+
+@dataclass(frozen=True)
+class _Found:
+    """As much of a RankedLists as a metric of binary labels looks at."""
+
+    positives: Positives
+    ties: str
+
+
+def _retrieval_metric(metric: Metric) -> Metric:
+    if metric.record.labels != "binary":
+        raise ValueError(f"metrics: expected metrics of binary labels for retrieval, got {metric.name!r}")
+    if metric.ties == "stable":
+        raise ValueError(f'ties: expected "average" or "pessimistic" for retrieval, got "stable" for {metric.name!r}')
+    return replace(metric, record=HIT) if metric.record is RECALL else metric
+
+
+def _check_both(
+    embeddings: object, labels: object, gallery_embeddings: object, gallery_labels: object
+) -> tuple[_Items, _Items]:
+    queries = _check("embeddings", embeddings, "labels", labels)
+    if (gallery_embeddings is None) != (gallery_labels is None):
+        raise ValueError("gallery_labels: expected together with gallery_embeddings, got one without the other")
+    if gallery_embeddings is None:
+        return queries, queries
+    gallery = _check("gallery_embeddings", gallery_embeddings, "gallery_labels", gallery_labels)
+    if gallery.points.shape[1] != queries.points.shape[1]:
+        expected, got = queries.points.shape[1], gallery.points.shape[1]
+        raise ValueError(f"gallery_embeddings: expected {expected} dimensions, got {got}")
+    return queries, _Items(gallery.points.to(queries.points), gallery.classes.to(queries.classes))
+
+
+def _check(name: str, points: object, label_name: str, labels: object) -> _Items:
+    tensor = check_tensor(name, points).detach()
+    if tensor.ndim != 2 or not tensor.is_floating_point() or not tensor.numel():
+        raise ValueError(f"{name}: expected floats of shape (N, d), got {tensor.dtype} {tuple(tensor.shape)}")
+    check_finite(name, tensor)
+    classes = check_ids(label_name, labels).to(tensor.device)
+    check_same_shape(label_name, classes, f"one class for each of {name}", tensor.shape[:1])
+    return _Items(tensor if tensor.dtype == torch.float64 else tensor.float(), classes)
+
+
+def _located(
+    queries: _Items, gallery: _Items, distance: str, rows: int, policies: Iterable[str]
+) -> Iterator[dict[str, _Found]]:
+    """Block by block, where the relevant items of each query stand, under each tie policy."""
+    by_class = torch.argsort(gallery.classes, stable=True)
+    classes = gallery.classes[by_class]
+    start, stop = (torch.searchsorted(classes, queries.classes, right=right) for right in (False, True))
+    without_self = queries is gallery
+    size = len(classes) - int(without_self)
+    keys_of = _key_function(queries.points, gallery.points, distance)
+    for first in range(0, len(queries.classes), rows):
+        keys = keys_of(slice(first, first + rows))
+        if without_self:
+            keys.diagonal(first).fill_(float("inf"))
+        begin, end = start[first : first + rows, None], stop[first : first + rows, None]
+        place = begin + torch.arange(int((end - begin).max()), device=keys.device)
+        own = keys.gather(1, by_class[place.clamp_max(len(classes) - 1)]).masked_fill_(place >= end, float("inf"))
+        own = sort_values(own)
+        valid = own < float("inf")
+        keys = _sort_rows(keys)
+        sizes = torch.full((len(keys),), size, device=keys.device)
+        yield {
+            ties: _Found(locate(keys, own, valid, sizes, pessimistic=ties == "pessimistic"), ties) for ties in policies
+        }
+
+
+def _key_function(queries: Tensor, gallery: Tensor, distance: str) -> Callable[[slice], Tensor]:
+    """Something that falls as similarity rises, (rows, M) for some of the queries, in one product."""
+    if distance == "euclidean":
+        # |g|^2 - 2 q.g orders like |q - g|^2; around the middle of the gallery it loses the fewest digits.
+        middle = gallery.mean(0)
+        queries, gallery = queries - middle, gallery - middle
+        length = gallery.square().sum(1)
+        return lambda some: torch.addmm(length, queries[some], gallery.T, alpha=-2)
+    if distance == "cosine":
+        queries, gallery = normalize(queries), normalize(gallery)
+    negated = -queries
+    return lambda some: negated[some] @ gallery.T
+
+
+def _sort_rows(keys: Tensor) -> Tensor:
+    """Ascending; on the CPU in place, by as many threads as torch has."""
+    if keys.device.type != "cpu":
+        return sort_values(keys)
+    threads = torch.get_num_threads()
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(lambda part: part.sort(axis=1), np.array_split(keys.numpy(), threads)))
+    return keys

@@ -1,0 +1,130 @@
+"""Sums over all pairs of anchors and others, with exact gradients, in O(n log n) where the surrogate allows it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from rankwise.checks import check_choice, check_same_shape
+from rankwise.pairs.by_chunks import chunk_gradients, chunk_sums
+from rankwise.pairs.by_sorting import SortedPairs, sort_pairs
+from rankwise.surrogates import Surrogate
+
+__all__ = ["pair_sums"]
+
+
+def pair_sums(
+    anchors: Tensor,
+    others: Tensor,
+    surrogate: Surrogate,
+    *,
+    weights: Tensor | None = None,
+    anchor_mask: Tensor | None = None,
+    other_mask: Tensor | None = None,
+    method: str = "auto",
+) -> Tensor:
+    """For every list q and anchor i: sum_j w_j l(a_i - b_j) over the others j of the same list.
+
+    Exact, and differentiable in `anchors`, `others` and `weights` (once).
+
+    Args:
+        anchors: (Q, A) scores a, others: (Q, L) scores b. Both of one list when 1-D.
+        surrogate: the function l, from `rankwise.surrogates`.
+        weights: (Q, L) weights w of the others; None counts each once.
+        anchor_mask: (Q, A), other_mask: (Q, L): False where there is no item. The sum of a masked anchor is 0.
+        method: "sorted" needs O(n log n) time and O(n) memory and a surrogate of polynomial pieces (one-sided Huber,
+            hinge, squared hinge); "dense" goes over all pairs in chunks; "auto" takes the cheaper one. Both give the
+            same result up to rounding.
+
+    Returns:
+        (Q, A) sums in the dtype of `anchors`.
+
+    Example:
+        >>> from rankwise.surrogates import Hinge
+        >>> pair_sums(torch.tensor([1.0, 3.0]), torch.tensor([0.5, 2.0]), Hinge(1.0))
+        tensor([2.5000, 0.0000])
+    """
+    check_choice("method", method, ("auto", "sorted", "dense"))
+    if anchors.ndim == 1 and others.ndim == 1:
+        rows = (None if t is None else t[None] for t in (weights, anchor_mask, other_mask))
+        w, am, om = rows
+        return pair_sums(
+            anchors[None], others[None], surrogate, weights=w, anchor_mask=am, other_mask=om, method=method
+        )[0]
+    if anchors.ndim != 2 or others.ndim != 2 or len(anchors) != len(others):
+        raise ValueError(
+            f"others: expected (Q, L) beside anchors (Q, A) {tuple(anchors.shape)}, got {tuple(others.shape)}"
+        )
+    for name, value, like, shape in (
+        ("weights", weights, "others", others.shape),
+        ("other_mask", other_mask, "others", others.shape),
+        ("anchor_mask", anchor_mask, "anchors", anchors.shape),
+    ):
+        if value is not None:
+            check_same_shape(name, value, like, shape)
+    if method == "auto":
+        method = _cheaper(surrogate, len(anchors), anchors.shape[1], others.shape[1])
+    if method == "sorted" and surrogate.pieces is None:
+        raise ValueError(f'method: "sorted" needs a surrogate of polynomial pieces, got {type(surrogate).__name__}')
+    if other_mask is not None:
+        if method == "sorted":
+            others = _without_filler(others, other_mask)
+        weights = other_mask.to(others.dtype) if weights is None else weights * other_mask
+    sums: Tensor = _PairSums.apply(anchors, others, weights, anchor_mask, surrogate, method)
+    return sums
+
+
+def _cheaper(surrogate: Surrogate, lists: int, anchors: int, others: int) -> str:
+    """Costs in nanoseconds, measured on two CPU cores: a pair, an item of the sort, the fixed part."""
+    if surrogate.pieces is None:
+        return "dense"
+    dense = 2.0 * lists * anchors * others
+    by_sorting = 1_000_000 + 150.0 * lists * (anchors + others)
+    return "dense" if dense <= by_sorting else "sorted"
+
+
+def _without_filler(others: Tensor, mask: Tensor) -> Tensor:
+    """Empty slots as copies of the best other, so that what they held cannot stretch the range of the scores."""
+    best = others.detach().masked_fill(~mask, -torch.inf).amax(1, keepdim=True) if others.shape[1] else others
+    return torch.where(mask, others, best.masked_fill(best.isinf(), 0))
+
+
+class _PairSums(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        anchors: Tensor,
+        others: Tensor,
+        weights: Tensor | None,
+        anchor_mask: Tensor | None,
+        surrogate: Surrogate,
+        method: str,
+    ) -> Tensor:
+        ctx.surrogate, ctx.method = surrogate, method
+        if method == "dense":
+            sums = chunk_sums(anchors, others, weights, surrogate)
+            ctx.save_for_backward(anchor_mask, anchors, others, weights)
+        else:
+            assert surrogate.pieces is not None
+            pairs = sort_pairs(anchors, others, weights, surrogate.pieces)
+            sums, slopes = (t.to(anchors.dtype) for t in pairs.sums())
+            ctx.save_for_backward(anchor_mask, slopes, *pairs.tensors())
+        return sums if anchor_mask is None else sums.masked_fill(~anchor_mask, 0)
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        anchor_mask, *saved = ctx.saved_tensors
+        need_weights = ctx.needs_input_grad[2]
+        if anchor_mask is not None:
+            grad = grad.masked_fill(~anchor_mask, 0)
+        if ctx.method == "dense":
+            gradients = chunk_gradients(grad, *saved, ctx.surrogate, need_weights)
+        else:
+            slopes, *tensors = saved
+            pairs = SortedPairs(*tensors, ctx.surrogate.pieces)
+            gradients = (grad * slopes, *pairs.gradients(grad, need_weights))
+        return *(None if g is None else g.to(grad.dtype) for g in gradients), None, None, None

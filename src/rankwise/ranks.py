@@ -1,0 +1,180 @@
+"""Lists put in order of score, best first, with a stated policy for ties."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from rankwise.checks import check_choice
+from rankwise.lists import Lists, compact
+from rankwise.positives import Positives, locate, locate_dense, sort_values
+from rankwise.sorting import argsort
+
+__all__ = ["TIE_POLICIES", "RankedLists", "rank"]
+
+TIE_POLICIES = ("average", "pessimistic", "stable")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class RankedLists:
+    """Lists in order of score, best first; masked slots come last.
+
+    Items of equal score stand together; `start` and `end` bound their group, so that a metric can treat the group as
+    one threshold or average over its orders. Under the policies "pessimistic" and "stable" every group is one item.
+    Everything is worked out when it is first asked for, and once.
+
+    Attributes:
+        lists: the lists as they came, ties: the policy.
+        order: (Q, L) where each ranked item stood in `lists`.
+        labels: (Q, L), mask: (Q, L), full: whether every slot holds an item, size: (Q,) number of items.
+        weights: (Q, L) float64, or None when every item counts once.
+        start: (Q, L) position of the first item of each item's tie group, from 0.
+        end: (Q, L) position after the last item of the group.
+        tied: whether any group has more than one item; if not, `start` is 0, 1, 2, ... in every list.
+        has_ties: (Q,) which lists have tied scores, whatever the policy.
+        positives: where the items with a label above 0 stand.
+    """
+
+    lists: Lists
+    ties: str = "average"
+    _results: dict[object, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def once(self, name: object, make: Callable[[], T]) -> T:
+        """What `make()` gives, made the first time and kept under `name`: metrics share their intermediate results."""
+        if name not in self._results:
+            self._results[name] = make()
+        return self._results[name]  # type: ignore[no-any-return]
+
+    def reweighted(self, weights: Tensor) -> RankedLists:
+        """The one list that this is, again for each row of new item weights (R, L) given in ranked order: R lists."""
+        rows = len(weights)
+        place = torch.zeros(rows, dtype=torch.int64, device=weights.device)
+        mask, labels = self.mask.expand_as(weights), self.labels.expand_as(weights)
+        again = RankedLists(Lists(self._keys.neg().expand_as(weights), labels, mask, weights, place), self.ties)
+        # What follows from the order alone is known already.
+        known = {name: getattr(self, name).expand_as(weights) for name in ("start", "end")}
+        group = self.group + torch.arange(rows, device=weights.device)[:, None] * weights.shape[1]
+        joins = self._joins.expand(rows, -1)
+        again.__dict__.update(known, order=again._place, weights=weights, group=group, _joins=joins, tied=self.tied)
+        return again
+
+    @cached_property
+    def order(self) -> Tensor:
+        scores, labels, mask = self._scores, self.lists.labels, self.lists.mask
+        if self.ties != "pessimistic":
+            return argsort(-scores, None if self.full else mask)
+        worst_first = argsort(_narrow(labels.double()), mask)
+        order = argsort(-scores.gather(1, worst_first), mask.gather(1, worst_first))
+        return worst_first.gather(1, order)
+
+    @cached_property
+    def labels(self) -> Tensor:
+        return self.lists.labels.gather(1, self.order)
+
+    @cached_property
+    def mask(self) -> Tensor:
+        return self.lists.mask if self.full else self._place < self.size[:, None]
+
+    @cached_property
+    def full(self) -> bool:
+        return bool(self.lists.mask.all())
+
+    @cached_property
+    def size(self) -> Tensor:
+        count, length = self.lists.mask.shape
+        if self.full:
+            return torch.full((count,), length, device=self.lists.mask.device)
+        return self.lists.mask.sum(1)
+
+    @cached_property
+    def weights(self) -> Tensor | None:
+        return None if self.lists.weights is None else self.lists.weights.gather(1, self.order).double()
+
+    @cached_property
+    def has_ties(self) -> Tensor:
+        if self.lists.mask.shape[1] < 2:
+            return torch.zeros(len(self.lists.mask), dtype=torch.bool, device=self.lists.mask.device)
+        return self._joins.any(1)
+
+    @cached_property
+    def tied(self) -> bool:
+        return self.ties == "average" and bool(self.has_ties.any())
+
+    @cached_property
+    def start(self) -> Tensor:
+        if not self.tied:
+            return self._place
+        opens = torch.nn.functional.pad(~self._joins, (1, 0), value=True)
+        return torch.where(opens, self._place, 0).cummax(1).values
+
+    @cached_property
+    def end(self) -> Tensor:
+        if not self.tied:
+            return self._place + 1
+        closes = torch.nn.functional.pad(~self._joins, (0, 1), value=True)
+        return torch.where(closes, self._place + 1, closes.shape[1]).flip(1).cummin(1).values.flip(1)
+
+    @cached_property
+    def group(self) -> Tensor:
+        """(Q, L) number of each item's tie group, counted on from list to list."""
+        if not self.tied:
+            return torch.arange(self.lists.mask.numel(), device=self.lists.mask.device).view(self.lists.mask.shape)
+        opens = torch.nn.functional.pad(~self._joins, (1, 0), value=True)
+        return opens.flatten().cumsum(0).sub_(1).view(opens.shape)
+
+    @cached_property
+    def positives(self) -> Positives:
+        if self.ties == "stable" or self.lists.weights is not None:
+            weights = self.mask.double() if self.weights is None else self.weights
+            return locate_dense((self.labels > 0) & (weights > 0), weights, self.start, self.end)
+        own, valid = compact(-self._scores, self.lists.labels > 0)
+        own = sort_values(own.masked_fill_(~valid, float("inf")))
+        return locate(self._keys, own, valid, self.size, pessimistic=self.ties == "pessimistic")
+
+    @cached_property
+    def _scores(self) -> Tensor:
+        return _narrow(self.lists.scores.detach())
+
+    @cached_property
+    def _keys(self) -> Tensor:
+        keys = -self._scores
+        return sort_values(keys if self.full else keys.masked_fill_(~self.lists.mask, float("inf")))
+
+    @cached_property
+    def _joins(self) -> Tensor:
+        joins = self._keys[:, 1:] == self._keys[:, :-1]
+        return joins if self.full else joins & self.mask[:, 1:]
+
+    @cached_property
+    def _place(self) -> Tensor:
+        return torch.arange(self.lists.mask.shape[1], device=self.lists.mask.device).expand(self.lists.mask.shape)
+
+
+def rank(lists: Lists, ties: str = "average") -> RankedLists:
+    """Sort each list by score, best first.
+
+    Args:
+        lists: what to sort.
+        ties: "average" keeps tied items as groups, "pessimistic" puts the less relevant of them first, "stable" keeps
+            the order of the input.
+
+    Example:
+        >>> from rankwise.lists import pack
+        >>> ranked = rank(pack([.2, .5, .2], [1, 0, 0]).blocks[0])
+        >>> ranked.labels, ranked.start
+        (tensor([[0, 1, 0]]), tensor([[0, 1, 1]]))
+    """
+    return RankedLists(lists, check_choice("ties", ties, TIE_POLICIES))
+
+
+def _narrow(values: Tensor) -> Tensor:
+    """float32 wherever it holds the numbers exactly: it sorts several times faster than float64."""
+    single = values.float()
+    return single if values.dtype != torch.float64 or bool((single == values).all()) else values

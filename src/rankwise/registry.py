@@ -1,0 +1,96 @@
+"""One place where every loss, metric and sampler is written down by name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+__all__ = ["LossRecord", "MetricRecord", "Registry", "SamplerRecord", "nearest"]
+
+
+@dataclass(frozen=True)
+class LossRecord:
+    """A loss: `build(**options)` makes it; `labels` says what it takes ("binary" or "grades")."""
+
+    name: str
+    summary: str
+    build: Callable[..., Any]
+    labels: str = "binary"
+    aliases: tuple[str, ...] = ()
+    shift_invariant: bool = True
+    paper: str = ""
+
+
+@dataclass(frozen=True)
+class MetricRecord:
+    """A metric: `per_list(ranked, k=..., ...)` gives one value per list, NaN where it is undefined.
+
+    `definition` says what is computed, with `{k}` and options to be filled in; `ties` is the default policy and
+    `average_words` what "average" means here; `undefined` says which lists have no value.
+    """
+
+    name: str
+    summary: str
+    per_list: Callable[..., Any]
+    labels: str = "binary"
+    takes_k: bool = False
+    takes_item_weights: bool = True
+    options: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    definition: str = ""
+    ties: str = "average"
+    average_words: str = "the mean over the orders of tied items"
+    undefined: str = "lists without a relevant item"
+
+
+@dataclass(frozen=True)
+class SamplerRecord:
+    """A batch sampler: `build(**options)` makes it."""
+
+    name: str
+    summary: str
+    build: Callable[..., Any]
+    aliases: tuple[str, ...] = ()
+
+
+Record = TypeVar("Record", LossRecord, MetricRecord, SamplerRecord)
+
+
+@dataclass
+class Registry(Generic[Record]):
+    """Records of one kind by name and alias; an unknown name is answered with the nearest known one."""
+
+    kind: str
+    _records: dict[str, Record] = field(default_factory=dict)
+    _names: dict[str, str] = field(default_factory=dict)
+
+    def add(self, record: Record) -> None:
+        names = (record.name, *record.aliases)
+        for name in names:
+            if name in self._names:
+                raise ValueError(f"{self.kind} name {name!r} is taken by {self._names[name]!r}")
+        self._names.update(dict.fromkeys(names, record.name))
+        self._records[record.name] = record
+
+    def get(self, name: str) -> Record:
+        if not isinstance(name, str):
+            raise TypeError(f"{self.kind}: expected a name (str), got {type(name).__name__}")
+        if name not in self._names:
+            raise ValueError(f"unknown {self.kind} {name!r}{nearest(name, self._names)}")
+        return self._records[self._names[name]]
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(self._records.values())
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of an error message: what `name` may have been meant to be, and all that is known."""
+    known = sorted(known)
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    return f"{hint} (known: {', '.join(known)})"

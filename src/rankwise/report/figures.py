@@ -1,0 +1,134 @@
+"""The plots of a comparison over seeds, as plain Plotly traces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rankwise.report.content import Figure
+from rankwise.report.curves import mean_precision_curve
+from rankwise.training import Outcome, summarise
+
+__all__ = ["Look", "compare_figure", "precision_recall_figure", "progress_figure"]
+
+# (colour, dash): a line is told apart by its dash too, for readers who see no colours.
+Look = tuple[str, str]
+
+SOLID = "solid"
+
+
+def compare_figure(outcomes: Sequence[Outcome], looks: Sequence[Look], metric: str, name: str) -> Figure:
+    """Mean, interval and the single seeds of every contender, one row each."""
+    traces: list[dict[str, Any]] = []
+    rows = [outcome.contender.name for outcome in outcomes]
+    for outcome, (colour, _) in zip(outcomes, looks, strict=True):
+        values = outcome.values(metric)
+        summary = summarise(values)
+        row = outcome.contender.name
+        traces.append(
+            {
+                "x": values,
+                "y": [row] * len(values),
+                "mode": "markers",
+                "marker": {"color": colour, "size": 8, "opacity": 0.35},
+                "hovertemplate": "one seed: %{x:.3f}<extra></extra>",
+            }
+        )
+        if len(values) > 1:
+            traces.append(
+                {
+                    "x": [summary.low, summary.high],
+                    "y": [row, row],
+                    "mode": "lines",
+                    "line": {"color": colour, "width": 4},
+                    "hoverinfo": "skip",
+                }
+            )
+        traces.append(
+            {
+                "x": [summary.mean],
+                "y": [row],
+                "mode": "markers+text",
+                "text": [f"<b>{summary.mean:.2f}</b>"],
+                "textposition": "top center",
+                "textfont": {"color": "var(--ink)", "size": 14},
+                "marker": {"color": colour, "size": 15, "line": {"color": "var(--paper)", "width": 2}},
+                "hovertemplate": f"mean %{{x:.3f}}<br>95 % interval {summary.low:.3f} to {summary.high:.3f}<extra></extra>",
+            }
+        )
+    layout = {
+        "xaxis": {"title": {"text": name}, "zeroline": False},
+        "yaxis": {
+            "autorange": "reversed",
+            "automargin": True,
+            "showgrid": False,
+            "ticklabelstandoff": 8,
+            "categoryarray": rows,
+        },
+        "showlegend": False,
+        "margin": {"l": 10, "r": 20, "t": 16, "b": 50},
+    }
+    means = ", ".join(f"{row} {summarise(o.values(metric)).mean:.2f}" for row, o in zip(rows, outcomes, strict=True))
+    return Figure(
+        tuple(traces),
+        layout,
+        alt=f"Mean {name}: {means}.",
+        caption="Large dots are means, bars their 95 % intervals, pale dots the single seeds.",
+        height=90 + 62 * len(rows),
+    )
+
+
+def precision_recall_figure(outcomes: Sequence[Outcome], looks: Sequence[Look]) -> Figure:
+    """One precision-recall curve per contender, the mean over seeds."""
+    traces = []
+    for outcome, look in zip(outcomes, looks, strict=True):
+        recall, precision = mean_precision_curve(outcome)
+        traces.append(_line(recall.round(4).tolist(), precision.round(4).tolist(), outcome.contender.name, look))
+    layout = {
+        "xaxis": {"title": {"text": "recall: share of the eights found"}, "range": [0, 1.005], "tickformat": ".0%"},
+        "yaxis": {"title": {"text": "precision: share of right finds"}, "range": [0, 1.03], "tickformat": ".0%"},
+    }
+    return Figure(
+        tuple(traces),
+        layout,
+        alt="Precision against recall on the test images, one curve per loss.",
+        caption="Going down each model's ranking of the test images: how many of the eights have been found, and how "
+        "many of the images so far are eights. The area under a curve is its average precision. Mean over seeds.",
+        height=440,
+    )
+
+
+def progress_figure(outcomes: Sequence[Outcome], looks: Sequence[Look], metric: str, name: str) -> Figure:
+    """The validation metric against the optimiser step, the mean over seeds, on a logarithmic axis."""
+    traces = []
+    for outcome, look in zip(outcomes, looks, strict=True):
+        steps = outcome.trials[0].history.steps[1:]
+        curve = np.mean([trial.history.curve(metric)[1:] for trial in outcome.trials], axis=0)
+        traces.append(_line(steps, curve.round(4).tolist(), outcome.contender.name, look))
+    ticks = [5, 10, 20, 50, 100, 200, 400]
+    layout = {
+        "xaxis": {"title": {"text": "optimiser steps"}, "type": "log", "tickvals": ticks, "ticktext": list(map(str, ticks))},
+        "yaxis": {"title": {"text": f"{name} (validation)"}, "range": [0, 1.0]},
+    }
+    return Figure(
+        tuple(traces),
+        layout,
+        alt=f"{name} on the validation images against the number of optimiser steps, one curve per loss.",
+        caption="On images that were neither trained on nor used for the figures above. Mean over seeds, each with the "
+        "learning rate it chose. Note the axis: every mark about doubles the steps.",
+        height=420,
+    )
+
+
+def _line(x: list[Any], y: list[float], name: str, look: Look) -> dict[str, Any]:
+    colour, dash = look
+    return {
+        "x": x,
+        "y": y,
+        "name": name,
+        "mode": "lines",
+        "line": {"color": colour, "dash": dash, "width": 3 if dash == SOLID else 2},
+        "hovertemplate": "%{y:.2f}",
+    }

@@ -1,0 +1,209 @@
+"""Surrogates of the indicator 1[x <= 0]: what a pair with score difference x = anchor - other costs.
+
+Those made of polynomial pieces carry them along, so that sums over all pairs need only a sort (see `pairs`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from rankwise.checks import check_positive
+
+__all__ = [
+    "Hinge",
+    "Logistic",
+    "OneSidedHuber",
+    "OneSidedTanh",
+    "Pieces",
+    "Sigmoid",
+    "SquaredHinge",
+    "Surrogate",
+]
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """A surrogate as polynomials in X = x / scale.
+
+    `tail` holds for X < tail_end; `middle`, if any, for tail_end <= X < tail_end + 1, in U = X - tail_end; beyond
+    that the surrogate is 0. Coefficients are those of 1, X, X^2.
+    """
+
+    scale: float
+    tail_end: float
+    tail: tuple[float, float, float]
+    middle: tuple[float, float, float] | None = None
+
+
+class Surrogate(Protocol):
+    """An elementwise surrogate. To spare memory traffic `value` and `slope` may overwrite what they are given."""
+
+    @property
+    def pieces(self) -> Pieces | None:
+        """The polynomial pieces, or None when there are none."""
+
+    def value(self, x: Tensor) -> Tensor:
+        """l(x) at every element."""
+
+    def slope(self, x: Tensor) -> Tensor:
+        """dl/dx at every element."""
+
+
+@dataclass(frozen=True)
+class OneSidedHuber:
+    """1 - 2x/tau for x < 0, (1 - x/tau)^2 for 0 <= x < tau, else 0: at least 1[x <= 0], smooth, of linear growth.
+
+    Example:
+        >>> OneSidedHuber(0.5).value(torch.tensor([-1.0, 0.0, 0.25]))
+        tensor([5.0000, 1.0000, 0.2500])
+    """
+
+    tau: float
+
+    def __post_init__(self) -> None:
+        check_positive("tau", self.tau)
+
+    @property
+    def pieces(self) -> Pieces:
+        return Pieces(scale=self.tau, tail_end=0.0, tail=(1.0, -2.0, 0.0), middle=(1.0, -2.0, 1.0))
+
+    # With y = 1 - x/tau and c = y cut to [0, 1]: the value is c (2y - c), the slope -2c/tau.
+
+    def value(self, x: Tensor) -> Tensor:
+        y = x.mul_(-1 / self.tau).add_(1.0)
+        cut = y.clamp(0.0, 1.0)
+        return y.mul_(2.0).sub_(cut).mul_(cut)
+
+    def slope(self, x: Tensor) -> Tensor:
+        return x.mul_(2 / self.tau**2).sub_(2 / self.tau).clamp_(-2 / self.tau, 0.0)
+
+
+@dataclass(frozen=True)
+class Hinge:
+    """max(0, margin - x).
+
+    Example:
+        >>> Hinge(1.0).value(torch.tensor([-1.0, 0.5, 2.0]))
+        tensor([2.0000, 0.5000, 0.0000])
+    """
+
+    margin: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_positive("margin", self.margin)
+
+    @property
+    def pieces(self) -> Pieces:
+        return Pieces(scale=1.0, tail_end=self.margin, tail=(self.margin, -1.0, 0.0))
+
+    def value(self, x: Tensor) -> Tensor:
+        return x.neg_().add_(self.margin).clamp_min_(0.0)
+
+    def slope(self, x: Tensor) -> Tensor:
+        return (x < self.margin).to(x.dtype).neg_()
+
+
+@dataclass(frozen=True)
+class SquaredHinge:
+    """max(0, margin - x)^2.
+
+    Example:
+        >>> SquaredHinge(1.0).value(torch.tensor([-1.0, 0.5, 2.0]))
+        tensor([4.0000, 0.2500, 0.0000])
+    """
+
+    margin: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_positive("margin", self.margin)
+
+    @property
+    def pieces(self) -> Pieces:
+        return Pieces(scale=1.0, tail_end=self.margin, tail=(self.margin**2, -2.0 * self.margin, 1.0))
+
+    def value(self, x: Tensor) -> Tensor:
+        return x.sub_(self.margin).clamp_max_(0.0).square_()
+
+    def slope(self, x: Tensor) -> Tensor:
+        return x.sub_(self.margin).clamp_max_(0.0).mul_(2.0)
+
+
+@dataclass(frozen=True)
+class OneSidedTanh:
+    """tanh(-x / (2 tau)) for x < 0, else 0: at most 1[x <= 0] (the lower surrogate of SOPRC's recall).
+
+    Example:
+        >>> OneSidedTanh(0.5).value(torch.tensor([-1.0, 1.0]))
+        tensor([0.7616, 0.0000])
+    """
+
+    tau: float
+
+    def __post_init__(self) -> None:
+        check_positive("tau", self.tau)
+
+    @property
+    def pieces(self) -> None:
+        return None
+
+    def value(self, x: Tensor) -> Tensor:
+        return x.mul_(-0.5 / self.tau).clamp_min_(0.0).tanh_()
+
+    def slope(self, x: Tensor) -> Tensor:
+        below = x < 0
+        return self.value(x).square_().sub_(1.0).mul_(0.5 / self.tau).mul_(below)
+
+
+@dataclass(frozen=True)
+class Sigmoid:
+    """1 / (1 + exp(x / temperature)): the smooth step of Smooth-AP.
+
+    Example:
+        >>> Sigmoid(1.0).value(torch.tensor([0.0]))
+        tensor([0.5000])
+    """
+
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_positive("temperature", self.temperature)
+
+    @property
+    def pieces(self) -> None:
+        return None
+
+    def value(self, x: Tensor) -> Tensor:
+        return x.mul_(-1 / self.temperature).sigmoid_()
+
+    def slope(self, x: Tensor) -> Tensor:
+        value = self.value(x)
+        return (value * value).sub_(value).div_(self.temperature)
+
+
+@dataclass(frozen=True)
+class Logistic:
+    """log(1 + exp(-x / temperature)): the pairwise loss of RankNet and BPR.
+
+    Example:
+        >>> Logistic(1.0).value(torch.tensor([0.0]))
+        tensor([0.6931])
+    """
+
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_positive("temperature", self.temperature)
+
+    @property
+    def pieces(self) -> None:
+        return None
+
+    def value(self, x: Tensor) -> Tensor:
+        return torch.nn.functional.softplus(x.div_(-self.temperature), threshold=50.0)
+
+    def slope(self, x: Tensor) -> Tensor:
+        return x.div_(-self.temperature).sigmoid_().div_(-self.temperature)

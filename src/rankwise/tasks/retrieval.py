@@ -1,0 +1,103 @@
+"""Retrieval: vectors of rows of the same class should be each other's neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader
+
+from rankwise.data import Split
+from rankwise.losses import EmbeddingLoss, create_loss
+from rankwise.metrics import evaluate_retrieval
+from rankwise.models import MLPEmbedder
+from rankwise.samplers import ClassBatchSampler
+from rankwise.tasks.batches import batches_of, predict_all
+
+__all__ = ["CLASSIFIER", "ClassifierHead", "RetrievalTask"]
+
+CLASSIFIER = "classifier"
+
+
+@dataclass(frozen=True)
+class RetrievalTask:
+    """Find the rows of the same class among all others, by the cosine of their vectors.
+
+    Attributes:
+        data: features (N, D), labels are classes 0 .. C-1.
+        loss: the registered name of a loss over lists, which is put on the similarities of the batch; or "classifier":
+            cross entropy of a linear layer over the vectors, thrown away after training (the vectors are then what a
+            classifier feeds its last layer).
+        loss_options: options of that loss.
+        hidden: the widths of the hidden layers of the embedder.
+        dimensions: d, the numbers in a vector.
+        classes: classes in every batch.
+        samples_per_class: rows of each of them.
+        metrics: by name; choices are made by the first.
+
+    Example:
+        >>> from rankwise.data import load_digit_retrieval
+        >>> task = RetrievalTask(load_digit_retrieval(seed=0), loss="soprc", samples_per_class=6)
+        >>> round(task.evaluate(nn.Identity(), "test")["map"], 2)  # the pixels as they are
+        0.66
+    """
+
+    data: Split
+    loss: str
+    loss_options: Mapping[str, Any] = field(default_factory=dict)
+    hidden: Sequence[int] = (64,)
+    dimensions: int = 32
+    classes: int = 10
+    samples_per_class: int = 6
+    metrics: Sequence[str] = ("map", "recall@1")
+
+    @property
+    def metric(self) -> str:
+        return self.metrics[0]
+
+    def build_model(self) -> nn.Module:
+        inputs = self.data.train.features.shape[1]
+        # A classifier is free in the length of its features, as classifiers are; the metric looks at angles only.
+        return MLPEmbedder(inputs, self.dimensions, hidden=self.hidden, normalise=self.loss != CLASSIFIER)
+
+    def build_loss(self) -> nn.Module:
+        if self.loss == CLASSIFIER:
+            return ClassifierHead(self.dimensions, int(self.data.train.labels.max()) + 1)
+        return EmbeddingLoss(create_loss(self.loss, **self.loss_options))
+
+    def train_loader(self, seed: int) -> DataLoader[tuple[Tensor, Tensor]]:
+        part = self.data.train
+        sampler = ClassBatchSampler(
+            part.labels, classes=self.classes, samples_per_class=self.samples_per_class, drop_last=True, seed=seed
+        )
+        return batches_of(part, sampler)
+
+    def training_step(self, model: nn.Module, loss: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+        features, labels = batch
+        value: Tensor = loss(model(features), labels)
+        return value
+
+    def evaluate(self, model: nn.Module, part: str) -> dict[str, float]:
+        chosen = self.data.part(part)
+        vectors = predict_all(model, chosen.features)
+        return evaluate_retrieval(vectors, chosen.labels, self.metrics, bootstrap=0).means
+
+
+class ClassifierHead(nn.Module):
+    """Cross entropy of a linear layer over the vectors; its weights are trained with the model's.
+
+    Args:
+        dimensions: d, the numbers in a vector.
+        classes: C.
+    """
+
+    def __init__(self, dimensions: int, classes: int) -> None:
+        super().__init__()
+        self.layer = nn.Linear(dimensions, classes)
+
+    def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
+        """Vectors (N, d) and classes (N,) to a scalar."""
+        return cross_entropy(self.layer(embeddings), labels)

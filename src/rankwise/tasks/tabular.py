@@ -1,0 +1,83 @@
+"""Binary classification of rows of numbers, judged by how the positives rank."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+from rankwise.data import Split
+from rankwise.losses import create_loss
+from rankwise.metrics import evaluate
+from rankwise.models import MLPScorer
+from rankwise.samplers import BinaryBatchSampler
+from rankwise.tasks.batches import batches_of, predict_all, shuffled_batches
+
+__all__ = ["TabularTask"]
+
+
+@dataclass(frozen=True)
+class TabularTask:
+    """Rank the positive rows first.
+
+    Attributes:
+        data: features (N, D), labels 0 or 1.
+        loss: a registered name, see `rankwise list losses`.
+        loss_options: options of that loss.
+        hidden: the widths of the hidden layers of the scorer.
+        batch_size: rows in a batch.
+        positives: positive rows in every batch; None shuffles all rows alike, so a batch holds as many as chance gives.
+        metrics: by name; choices are made by the first.
+
+    Example:
+        >>> from rankwise.data import load_eights
+        >>> task = TabularTask(load_eights(seed=0), loss="soprc", batch_size=64, positives=8)
+        >>> features, labels = next(iter(task.train_loader(seed=0)))
+        >>> features.shape, int(labels.sum())
+        (torch.Size([64, 64]), 8)
+    """
+
+    data: Split
+    loss: str
+    loss_options: Mapping[str, Any] = field(default_factory=dict)
+    hidden: Sequence[int] = (64,)
+    batch_size: int = 64
+    positives: int | None = None
+    metrics: Sequence[str] = ("ap",)
+
+    @property
+    def metric(self) -> str:
+        return self.metrics[0]
+
+    def build_model(self) -> nn.Module:
+        return MLPScorer(self.data.train.features.shape[1], hidden=self.hidden)
+
+    def build_loss(self) -> nn.Module:
+        loss: nn.Module = create_loss(self.loss, **self.loss_options)
+        return loss
+
+    def train_loader(self, seed: int) -> DataLoader[tuple[Tensor, Tensor]]:
+        part = self.data.train
+        if self.positives is None:
+            return shuffled_batches(part, self.batch_size, seed)
+        negatives = self.batch_size - self.positives
+        sampler = BinaryBatchSampler(
+            part.labels, positives=self.positives, negatives=negatives, drop_last=True, seed=seed
+        )
+        return batches_of(part, sampler)
+
+    def training_step(self, model: nn.Module, loss: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+        features, labels = batch
+        value: Tensor = loss(model(features), labels)
+        return value
+
+    def predict(self, model: nn.Module, part: str) -> Tensor:
+        """Scores (N,) of the rows of a part."""
+        return predict_all(model, self.data.part(part).features)
+
+    def evaluate(self, model: nn.Module, part: str) -> dict[str, float]:
+        labels = self.data.part(part).labels
+        return evaluate(self.predict(model, part), labels, self.metrics, bootstrap=0).means

@@ -1,0 +1,37 @@
+"""What a training loop needs to know about a problem."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+__all__ = ["Task"]
+
+
+class Task(Protocol):
+    """A problem: data, model, loss, batches and metrics.
+
+    It holds no weights and no random state: a loop asks it for a fresh model and loss, so the same task can be trained
+    again, with another seed or another learning rate, and nothing leaks from one run to the next.
+    """
+
+    @property
+    def metric(self) -> str:
+        """The metric by which choices are made; higher is better."""
+
+    def build_model(self) -> nn.Module:
+        """A new model, initialised from torch's random state."""
+
+    def build_loss(self) -> nn.Module:
+        """A new loss; what it remembers, and weights of its own if it has any, start afresh."""
+
+    def train_loader(self, seed: int) -> DataLoader[tuple[Tensor, Tensor]]:
+        """Batches of (features, labels); `seed` decides their order."""
+
+    def training_step(self, model: nn.Module, loss: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+        """The loss of one batch, a scalar with a gradient."""
+
+    def evaluate(self, model: nn.Module, part: str) -> dict[str, float]:
+        """Metrics by name on the part "train", "validation" or "test"."""

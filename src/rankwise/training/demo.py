@@ -1,0 +1,119 @@
+"""The demonstration: two small problems, the usual losses and SOPRC, equal budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from torch import nn
+
+from rankwise.data import load_digit_retrieval, load_eights
+from rankwise.tasks import RetrievalTask, TabularTask, Task
+from rankwise.training.trials import Contender, Outcome, compete
+
+__all__ = ["DemoPlan", "DemoResult", "plan_demo", "run_demo"]
+
+STEPS = 100
+LONGER = 4
+
+
+@dataclass(frozen=True)
+class DemoPlan:
+    """What will be run.
+
+    Attributes:
+        eights, retrieval: the contenders on the two problems.
+        seeds: one trial each; a seed cuts the data anew.
+        rates: the learning rates every trained contender chooses from.
+    """
+
+    eights: tuple[Contender, ...]
+    retrieval: tuple[Contender, ...]
+    seeds: tuple[int, ...]
+    rates: tuple[float, ...]
+
+    @property
+    def steps(self) -> int:
+        """Optimiser steps in all."""
+        each = sum(contender.steps for contender in (*self.eights, *self.retrieval))
+        return each * len(self.seeds) * len(self.rates)
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    """What came out, contender by contender in the order of the plan."""
+
+    plan: DemoPlan
+    eights: tuple[Outcome, ...]
+    retrieval: tuple[Outcome, ...]
+
+
+def plan_demo(*, seeds: int = 5, quick: bool = False) -> DemoPlan:
+    """The plan of the demonstration.
+
+    Args:
+        seeds: how many seeds.
+        quick: fewer learning rates and no longer runs: to see it work, not to quote.
+
+    Example:
+        >>> [contender.name for contender in plan_demo(quick=True).eights]
+        ['cross entropy', 'balanced cross entropy', 'SOPRC']
+    """
+    eights = [
+        Contender("cross entropy", "batches as they come", _eights("cross-entropy", positives=None), STEPS),
+        Contender("balanced cross entropy", "8 eights in every batch", _eights("balanced-cross-entropy"), STEPS),
+        Contender("SOPRC", "the same batches", _eights("soprc"), STEPS),
+    ]
+    if not quick:
+        eights += [
+            Contender(f"{old.name}, {LONGER} x steps", "given more time", old.task, LONGER * STEPS)
+            for old in eights[:2]
+        ]
+    retrieval = (
+        Contender("raw pixels", "nothing trained", _raw_pixels, 0),
+        Contender("cross entropy features", "a classifier's last layer but one", _retrieval("classifier"), STEPS),
+        Contender("SOPRC", "on the similarities in the batch", _retrieval("soprc"), STEPS),
+    )
+    rates = (0.003, 0.03) if quick else (0.001, 0.003, 0.01, 0.03, 0.1)
+    return DemoPlan(tuple(eights), retrieval, tuple(range(seeds)), rates)
+
+
+def run_demo(plan: DemoPlan, *, on_step: Callable[[str], None] | None = None) -> DemoResult:
+    """Run it all.
+
+    Args:
+        plan: made by `plan_demo`.
+        on_step: called after every optimiser step with the name of the contender.
+    """
+
+    def outcomes(contenders: Sequence[Contender]) -> tuple[Outcome, ...]:
+        return tuple(
+            compete(
+                contender,
+                seeds=plan.seeds,
+                rates=plan.rates,
+                on_step=None if on_step is None else partial(on_step, contender.name),
+            )
+            for contender in contenders
+        )
+
+    return DemoResult(plan, outcomes(plan.eights), outcomes(plan.retrieval))
+
+
+@dataclass(frozen=True)
+class _RawPixels(RetrievalTask):
+    def build_model(self) -> nn.Module:
+        return nn.Identity()
+
+
+def _eights(loss: str, positives: int | None = 8) -> Callable[[int], Task]:
+    return lambda seed: TabularTask(load_eights(seed), loss=loss, positives=positives)
+
+
+def _retrieval(loss: str) -> Callable[[int], Task]:
+    return lambda seed: RetrievalTask(load_digit_retrieval(seed), loss=loss)
+
+
+def _raw_pixels(seed: int) -> Task:
+    return _RawPixels(load_digit_retrieval(seed), loss="soprc")

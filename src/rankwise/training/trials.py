@@ -1,0 +1,143 @@
+"""Fair comparisons: every contender gets the same seeds, and chooses its learning rate from the same few on validation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from torch import nn
+
+from rankwise.tasks import Task
+from rankwise.training.loop import History, adamw, cosine, fit
+
+__all__ = ["Contender", "Outcome", "Summary", "Trial", "compete", "summarise"]
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One way to solve a problem.
+
+    Attributes:
+        name: as it stands in tables.
+        note: what it is, in a few words.
+        task: the problem for a seed; contenders to be compared must cut the data alike for the same seed.
+        steps: optimiser steps of a run.
+    """
+
+    name: str
+    note: str
+    task: Callable[[int], Task]
+    steps: int
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The run of a contender with one seed that did best on validation.
+
+    Attributes:
+        seed: of the cut of the data, the initial weights and the batches.
+        learning_rate: the chosen one; None if nothing was trained.
+        test: metrics on the test part, by name.
+        task, model, history: of that run.
+    """
+
+    seed: int
+    learning_rate: float | None
+    test: dict[str, float]
+    task: Task
+    model: nn.Module
+    history: History
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All trials of a contender, one per seed, in the order of the seeds."""
+
+    contender: Contender
+    trials: tuple[Trial, ...]
+
+    def values(self, metric: str) -> list[float]:
+        """A metric on the test part, one value per seed."""
+        return [trial.test[metric] for trial in self.trials]
+
+    @property
+    def seconds(self) -> float:
+        """Mean training time of a run."""
+        return sum(trial.history.seconds for trial in self.trials) / len(self.trials)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Mean, sample standard deviation, and a 95 % interval of the mean, of values over seeds."""
+
+    mean: float
+    std: float
+    low: float
+    high: float
+
+
+def compete(
+    contender: Contender,
+    *,
+    seeds: Sequence[int],
+    rates: Sequence[float],
+    on_step: Callable[[], None] | None = None,
+) -> Outcome:
+    """Run a contender with every seed and every learning rate; keep the rate that did best on validation.
+
+    The test part is looked at once per seed, after the choice. Every run uses AdamW and a cosine schedule.
+
+    Args:
+        contender: what to run; with `steps=0` nothing is trained and the model is judged as it is built.
+        seeds: one trial each.
+        rates: learning rates to choose from; the first of equals is taken.
+        on_step: called after every optimiser step.
+
+    Returns:
+        An `Outcome`.
+    """
+    return Outcome(contender, tuple(_trial(contender, seed, rates, on_step) for seed in seeds))
+
+
+def summarise(values: Sequence[float]) -> Summary:
+    """Mean and 95 % interval (Student's t) of a few independent values.
+
+    Example:
+        >>> summary = summarise([0.8, 0.9, 0.7])
+        >>> round(summary.mean, 3), round(summary.low, 3), round(summary.high, 3)
+        (0.8, 0.552, 1.048)
+    """
+    mean = float(np.mean(values))
+    if len(values) < 2:
+        return Summary(mean, math.nan, math.nan, math.nan)
+    from scipy.special import stdtrit  # type: ignore[import-untyped]  # comes with scikit-learn
+
+    std = float(np.std(values, ddof=1))
+    reach = float(stdtrit(len(values) - 1, 0.975)) * std / math.sqrt(len(values))
+    return Summary(mean, std, mean - reach, mean + reach)
+
+
+def _trial(
+    contender: Contender, seed: int, rates: Sequence[float], on_step: Callable[[], None] | None
+) -> Trial:
+    task = contender.task(seed)
+    if contender.steps == 0:
+        model = task.build_model()
+        return Trial(seed, None, task.evaluate(model, "test"), task, model, History())
+    runs = {
+        rate: fit(
+            task,
+            steps=contender.steps,
+            optimiser=adamw(rate),
+            schedule=cosine,
+            eval_every=max(1, contender.steps // 20),
+            seed=seed,
+            on_step=None if on_step is None else lambda step, loss: on_step(),
+        )
+        for rate in rates
+    }
+    best = max(runs, key=lambda rate: runs[rate].history.curve(task.metric)[-1])
+    run = runs[best]
+    return Trial(seed, best, task.evaluate(run.model, "test"), task, run.model, run.history)

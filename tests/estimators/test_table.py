@@ -1,0 +1,81 @@
+"""The id table: any ids, averages of repeats, first observation, state that survives saving."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rankwise.estimators import IdTable
+
+INT64 = torch.iinfo(torch.int64)
+batches = st.lists(
+    st.lists(
+        st.tuples(st.sampled_from([0, 1, -1, 7, INT64.max, INT64.min]), st.integers(-8, 8)), min_size=1, max_size=5
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(batches, st.sampled_from([0.25, 0.5, 1.0]))
+def test_table_equals_a_dictionary_of_averages(batches, rate):
+    table, plain = IdTable(width=1), {}
+    for batch in batches:
+        ids, values = torch.tensor([i for i, _ in batch]), torch.tensor([[float(v)] for _, v in batch])
+        table.update(ids, values, rate)
+        for i in {i for i, _ in batch}:
+            new = [v for j, v in batch if j == i]
+            mean = sum(new) / len(new)
+            plain[i] = plain[i] + rate * (mean - plain[i]) if i in plain else mean
+    rows, known = table.read(torch.tensor(sorted(plain)))
+    assert bool(known.all())
+    torch.testing.assert_close(rows[:, 0], torch.tensor([plain[i] for i in sorted(plain)], dtype=torch.float32))
+
+
+def test_unknown_ids_are_told_apart():
+    table = IdTable(width=2)
+    assert table.read(torch.tensor([3]))[1].tolist() == [False]
+    table.update(torch.tensor([3]), torch.ones(1, 2), 0.1)
+    assert table.read(torch.tensor([2, 3, 4]))[1].tolist() == [False, True, False]
+
+
+def test_state_loads_into_a_table_of_another_size():
+    full, empty = IdTable(width=1), IdTable(width=1)
+    full.update(torch.tensor([5, -9]), torch.tensor([[1.0], [2.0]]), 0.1)
+    empty.update(torch.tensor([1, 2, 3]), torch.zeros(3, 1), 0.1)
+    empty.load_state_dict(full.state_dict())
+    assert torch.equal(empty.ids, torch.tensor([-9, 5]))
+    assert torch.equal(empty.rows, torch.tensor([[2.0], [1.0]]))
+
+
+def test_state_of_another_width_is_refused():
+    narrow, wide = IdTable(width=1), IdTable(width=2)
+    narrow.update(torch.tensor([5]), torch.ones(1, 1), 0.1)
+    with pytest.raises(RuntimeError, match="rows"):
+        wide.load_state_dict(narrow.state_dict())
+    assert len(wide) == 0
+
+
+def test_loading_a_state_that_has_seen_nothing_warns():
+    with pytest.warns(UserWarning, match="has seen nothing"):
+        IdTable(width=1).load_state_dict(IdTable(width=1).state_dict())
+
+
+def test_rows_stay_exact_when_the_module_is_cast_to_half():
+    table = IdTable(width=1)
+    table.update(torch.tensor([1]), torch.tensor([[1.0001]]), 0.1)
+    before = table.rows.clone()
+    assert table.half().rows.dtype == torch.float32
+    assert torch.equal(table.rows, before)
+    assert table.double().rows.dtype == torch.float64
+
+
+def test_updates_do_not_depend_on_the_order_of_a_batch():
+    left, right = IdTable(width=1), IdTable(width=1)
+    ids, values = torch.tensor([4, 4, 2, 9]), torch.tensor([[1.0], [2.0], [4.0], [8.0]])
+    left.update(ids, values, 0.1)
+    right.update(ids.flip(0), values.flip(0), 0.1)
+    assert torch.equal(left.rows, right.rows)
+    assert torch.equal(left.ids, right.ids)

@@ -1,0 +1,84 @@
+"""Every registered loss keeps the contract; and the contract catches losses that do not."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from rankwise.losses import LOSSES, AUPRCLoss, Combined, CrossEntropyLoss, ListLoss, PriorSchedule, SemiVariance
+from rankwise.testing import check_loss
+
+VARIANTS = {
+    "batch recall": lambda: AUPRCLoss(recall="batch"),
+    "full recall gradient": lambda: AUPRCLoss(recall_gradient="full"),
+    "batch prior": lambda: AUPRCLoss(prior="batch"),
+    "schedule": lambda: AUPRCLoss(prior=PriorSchedule(0.5, 0.02, 3)),
+    "no link": lambda: AUPRCLoss(link="none"),
+    "combined": lambda: Combined(AUPRCLoss(), SemiVariance(3, 15)),
+    "sum": lambda: AUPRCLoss(reduction="sum"),
+}
+
+
+@pytest.mark.parametrize("record", list(LOSSES), ids=lambda record: record.name)
+@pytest.mark.parametrize("seed", range(3))
+def test_registered_loss_keeps_the_contract(record, seed):
+    check_loss(record.build, labels=record.labels, shift_invariant=record.shift_invariant, seed=seed)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_variants_keep_the_contract(name):
+    check_loss(VARIANTS[name])
+
+
+@pytest.mark.parametrize("link", ["tanh", "sigmoid"])
+def test_bounded_links_keep_the_contract_but_for_shifts(link):
+    check_loss(lambda: AUPRCLoss(link=link), shift_invariant=False)
+
+
+class FirstItemOnly(ListLoss):
+    """Depends on the order of items."""
+
+    def per_list(self, packed, group_ids):
+        return packed.map(lambda lists: (lists.scores[:, 0] * 1.0, lists.mask.any(1)))
+
+
+class SeesPadding(CrossEntropyLoss):
+    """Divides by the padded width."""
+
+    def per_list(self, packed, group_ids):
+        values, valid = super().per_list(packed, group_ids)
+        return values * packed.blocks[0].scores.shape[1], valid
+
+
+class Forgetful(CrossEntropyLoss):
+    """Keeps its state in a plain attribute."""
+
+    calls = 0
+
+    def per_list(self, packed, group_ids):
+        values, valid = super().per_list(packed, group_ids)
+        self.calls += 1
+        return values * self.calls, valid
+
+
+@pytest.mark.parametrize(
+    "broken, message",
+    [
+        (FirstItemOnly, "the order of items changes the value"),
+        (SeesPadding, "the width of the padding changes the value"),
+        (Forgetful, "a loaded loss gives another value"),
+    ],
+)
+def test_contract_names_what_is_broken(broken, message):
+    with pytest.raises(AssertionError, match=message):
+        check_loss(broken, shift_invariant=False)
+
+
+def test_state_is_only_in_buffers():
+    for record in LOSSES:
+        loss = record.build()
+        loss(torch.tensor([0.5, -0.5, 0.1]), torch.tensor([1, 0, 0]))
+        tensors = {id(t) for t in loss.state_dict(keep_vars=True).values()}
+        for module in loss.modules():
+            loose = [n for n, v in vars(module).items() if isinstance(v, torch.Tensor) and id(v) not in tensors]
+            assert loose in ([], ["_valid"]), (record.name, loose)

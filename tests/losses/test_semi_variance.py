@@ -1,0 +1,55 @@
+"""The semi-variance add-on: the formula, and at home with any loss."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles import auprc as oracle
+
+from rankwise.losses import AUPRCLoss, Combined, CrossEntropyLoss, EmbeddingLoss, SemiVariance
+
+
+@given(
+    st.lists(st.floats(-1, 1, width=32), min_size=1, max_size=6),
+    st.lists(st.floats(-1, 1, width=32), min_size=1, max_size=6),
+)
+def test_value_and_gradient_equal_the_definition(positives, negatives):
+    leaves = [torch.tensor(s, dtype=torch.float64, requires_grad=True) for s in positives + negatives]
+    expected = oracle.semi_variance(leaves[: len(positives)], leaves[len(positives) :], 3.0, 15.0) + 0 * sum(leaves)
+    gradient = torch.autograd.grad(expected, leaves)
+    scores = torch.tensor(positives + negatives, dtype=torch.float64, requires_grad=True)
+    value = SemiVariance(3, 15)(scores, torch.tensor([1] * len(positives) + [0] * len(negatives)))
+    value.backward()
+    torch.testing.assert_close(value.detach(), expected.detach())
+    torch.testing.assert_close(scores.grad, torch.stack(gradient))
+
+
+@pytest.mark.parametrize("loss", [AUPRCLoss, CrossEntropyLoss])
+def test_adds_to_any_loss(loss):
+    scores, labels = torch.tensor([[0.9, 0.1, 0.4, -0.2]]), torch.tensor([[1, 1, 0, 0]])
+    total = Combined(loss(), SemiVariance(3, 15))(scores, labels)
+    torch.testing.assert_close(total, loss()(scores, labels) + SemiVariance(3, 15)(scores, labels))
+
+
+def test_adds_to_a_retrieval_loss():
+    embeddings, labels = torch.randn(6, 4, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 0, 0, 1, 1, 1])
+    parts = [EmbeddingLoss(loss)(embeddings, labels) for loss in (AUPRCLoss(), SemiVariance(3, 15))]
+    total = EmbeddingLoss(Combined(AUPRCLoss(), SemiVariance(3, 15)))(embeddings, labels)
+    torch.testing.assert_close(total, sum(parts))
+
+
+def test_weight_two_is_the_item_twice():
+    scores, labels = torch.tensor([0.5, 0.2, 0.3, 0.1]), torch.tensor([1, 1, 0, 0])
+    weights = torch.tensor([1.0, 2.0, 3.0, 1.0])
+    copies = torch.repeat_interleave(torch.arange(4), weights.long())
+    weighted = SemiVariance()(scores, labels, weights=weights)
+    torch.testing.assert_close(weighted, SemiVariance()(scores[copies], labels[copies]))
+
+
+def test_combined_refuses_what_is_not_a_list_loss():
+    with pytest.raises(TypeError, match="losses: expected two or more list losses"):
+        Combined(AUPRCLoss())
+    with pytest.raises(TypeError, match="losses: expected two or more list losses, got"):
+        Combined(AUPRCLoss(), torch.nn.BCEWithLogitsLoss())

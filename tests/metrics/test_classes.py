@@ -1,0 +1,188 @@
+"""The torchmetrics classes: function = class = several processes = plain definition."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+from oracles import metrics as oracle
+from torch.multiprocessing import spawn
+
+from rankwise import metrics
+
+CASES = {
+    "AveragePrecision": ({}, metrics.average_precision, oracle.average_precision, ()),
+    "NDCG": ({"k": 3}, metrics.ndcg, oracle.ndcg, (3, lambda grade: 2**grade - 1)),
+    "PAp": ({"k": 2}, metrics.pap, oracle.pap, (2,)),
+    "Precision": ({"k": 2}, metrics.precision, oracle.precision, (2,)),
+    "Recall": ({"k": 2}, metrics.recall, oracle.recall, (2,)),
+    "HitRate": ({"k": 2}, metrics.hit_rate, oracle.hit, (2,)),
+    "ReciprocalRank": ({"k": 3}, metrics.reciprocal_rank, oracle.reciprocal_rank, (3,)),
+    "AUROC": ({}, metrics.auroc, oracle.auroc, ()),
+    "PartialAUROC": ({"fpr_range": (0.0, 0.4)}, metrics.partial_auroc, oracle.partial_auroc, (0.0, 0.4)),
+}
+
+
+def items(size=90, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    scores = torch.randint(6, (size,), generator=generator).float()
+    labels = torch.randint(2, (size,), generator=generator)
+    query_ids = torch.randint(12, (size,), generator=generator) * 5 - 20
+    return scores, labels, query_ids, torch.arange(size)
+
+
+def plain_mean(of_list, options):
+    scores, labels, query_ids, _ = items()
+    values = []
+    for query in query_ids.unique():
+        own = query_ids == query
+        values.append(of_list(list(zip(scores[own].tolist(), labels[own].tolist(), strict=True)), *options))
+    return torch.tensor(values, dtype=torch.float64).nanmean().item()
+
+
+def in_process(rank, world, where, results):
+    """Rank 0 sees nothing; the others share the items unevenly, some of them twice."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{where}", rank=rank, world_size=world)
+    scores, labels, query_ids, sample_ids = items()
+    found = {}
+    for name, (options, *_) in CASES.items():
+        metric = getattr(metrics, name)(**options)
+        if rank > 0:
+            bounds = torch.linspace(0, len(scores), world).long()
+            part = slice(max(0, int(bounds[rank - 1]) - 7), int(bounds[rank]))
+            metric.update(scores[part], labels[part], query_ids=query_ids[part], sample_ids=sample_ids[part])
+        found[name] = metric.compute().item()
+    torch.save(found, f"{results}.{rank}")
+    dist.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def of_processes(tmp_path_factory):
+    """By number of processes, what each of them computed."""
+    folder = tmp_path_factory.mktemp("processes")
+    found = {}
+    for world in (2, 3):
+        results = folder / f"results{world}"
+        spawn(in_process, (world, str(folder / f"store{world}"), str(results)), nprocs=world)
+        found[world] = [torch.load(f"{results}.{rank}") for rank in range(world)]
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_class_is_the_function_and_the_plain_definition(name):
+    options, function, of_list, oracle_options = CASES[name]
+    scores, labels, query_ids, _ = items()
+    metric = getattr(metrics, name)(**options)
+    for part in (slice(0, 31), slice(31, 33), slice(33, None)):
+        metric.update(scores[part], labels[part], query_ids=query_ids[part])
+    expected = function(scores, labels, query_ids=query_ids, **options).item()
+    assert metric.compute().item() == pytest.approx(expected, abs=1e-14)
+    assert expected == pytest.approx(plain_mean(of_list, oracle_options), abs=1e-12)
+
+
+@pytest.mark.parametrize("world", [2, 3])
+@pytest.mark.parametrize("name", CASES)
+def test_processes_agree_with_one_though_one_of_them_saw_nothing(of_processes, name, world):
+    options, function, _, _ = CASES[name]
+    scores, labels, query_ids, _ = items()
+    expected = function(scores, labels, query_ids=query_ids, **options).item()
+    for found in of_processes[world]:
+        assert found[name] == pytest.approx(expected, abs=1e-14)
+
+
+def test_item_seen_twice_counts_once_where_it_has_an_id():
+    scores, labels, query_ids, sample_ids = items()
+    once, twice, blind = (metrics.AveragePrecision() for _ in range(3))
+    once.update(scores, labels, query_ids, sample_ids)
+    for metric, ids in ((twice, sample_ids), (blind, None)):
+        metric.update(scores, labels, query_ids, ids)
+        metric.update(scores[:9], labels[:9], query_ids[:9], None if ids is None else ids[:9])
+    assert twice.compute() == once.compute()
+    assert blind.compute() != once.compute()
+
+
+def test_same_sample_in_two_lists_counts_in_both():
+    metric = metrics.Precision(k=2)
+    metric.update([2.0, 1.0, 2.0, 1.0], [1, 1, 1, 0], query_ids=[0, 0, 1, 1], sample_ids=[8, 9, 8, 9])
+    assert metric.compute().item() == 0.75
+
+
+def test_rows_with_ids_and_mask_are_taken():
+    scores, labels = torch.tensor([[3.0, 2.0, 1.0], [1.0, 2.0, 3.0]]), torch.tensor([[1, 0, 1], [1, 0, 1]])
+    mask = torch.tensor([[True, True, True], [True, True, False]])
+    metric = metrics.AveragePrecision()
+    metric.update(scores, labels, query_ids=[4, 2], mask=mask)
+    torch.testing.assert_close(metric.compute(), metrics.average_precision(scores, labels, mask=mask))
+
+
+def test_item_weights_are_those_of_the_function():
+    scores, labels, query_ids, _ = items()
+    weights = torch.rand(len(scores), generator=torch.Generator().manual_seed(1))
+    metric = metrics.NDCG(k=4, gain="linear")
+    metric.update(scores, labels, query_ids, weights=weights)
+    expected = metrics.ndcg(scores, labels, k=4, gain="linear", query_ids=query_ids, weights=weights.double())
+    torch.testing.assert_close(metric.compute(), expected)
+
+
+def test_reset_forgets():
+    metric = metrics.AUROC()
+    metric.update([1.0, 2.0], [1, 0])
+    metric.reset()
+    metric.update([1.0, 2.0], [0, 1])
+    assert metric.compute().item() == 1
+
+
+def test_metric_that_has_seen_nothing_is_nan():
+    metric = metrics.AveragePrecision()
+    with pytest.warns(UserWarning, match="compute"):
+        assert torch.isnan(metric.compute())
+
+
+@pytest.mark.parametrize(
+    "make, error, message",
+    [
+        (lambda: metrics.NDCG(k=0), ValueError, "k: expected a whole number"),
+        (lambda: metrics.NDCG(gain="exp"), ValueError, "gain: unknown word"),
+        (lambda: metrics.PAp(k=2, ties="first"), ValueError, "ties: unknown word"),
+        (lambda: metrics.AUROC(empty="ignore"), ValueError, "empty: unknown word"),
+        (lambda: metrics.AUROC(swallowed=1), ValueError, "swallowed"),
+        (lambda: metrics.RankingMetric("ndgc"), ValueError, "did you mean 'ndcg'"),
+        (lambda: metrics.AUROC().update(torch.zeros(2, 2), torch.zeros(2, 2)), ValueError, "query_ids: expected ids"),
+        (lambda: metrics.AUROC().update([1.0], [1, 0]), ValueError, "labels: expected the shape of scores"),
+        (lambda: metrics.AUROC().update([1.0], [1], [0.5]), TypeError, "query_ids: expected integers"),
+        (lambda: metrics.AUROC().update([1.0], [1], [0], [0, 1]), ValueError, "sample_ids: expected the shape"),
+        (lambda: metrics.AUROC().update([1.0], [1], mask=[1]), TypeError, "mask: expected booleans"),
+        (lambda: metrics.AUROC().update([float("nan")], [1]), ValueError, "scores: expected finite"),
+    ],
+)
+def test_bad_argument_is_named(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
+
+
+def test_metrics_work_without_torchmetrics_and_classes_say_what_is_missing():
+    code = """
+import sys
+sys.modules["torchmetrics"] = None
+import rankwise.metrics as metrics
+assert metrics.average_precision([1.0, 0.0], [1, 0]).item() == 1
+try:
+    metrics.NDCG
+except ImportError as error:
+    print(error)
+"""
+    source = str(Path(metrics.__file__).parents[2])
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": source})
+    assert 'pip install "rankwise[metrics]"' in run.stdout
+
+
+def test_torchmetrics_is_not_imported_before_a_class_is_asked_for():
+    code = "import sys, rankwise.metrics as m; assert 'torchmetrics' not in sys.modules; m.NDCG; print('torchmetrics' in sys.modules)"
+    source = str(Path(metrics.__file__).parents[2])
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": source})
+    assert run.stdout.strip() == "True"

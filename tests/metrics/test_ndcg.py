@@ -1,0 +1,110 @@
+"""NDCG against scikit-learn and the mean over all tie orders."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from oracles import metrics as oracle
+from sklearn import config_context
+from sklearn.metrics import ndcg_score
+
+from rankwise.metrics import evaluate, ndcg
+
+
+def cases(size, length, seed):
+    generator = torch.Generator().manual_seed(seed)
+    scores = torch.randn(size, length, generator=generator, dtype=torch.float64)
+    scores[::2] = (2 * scores[::2]).round()
+    grades = torch.randint(5, (size, length), generator=generator)
+    grades[:, 0] = 1
+    return scores, grades
+
+
+@pytest.mark.parametrize("k", [None, 1, 3, 10])
+@pytest.mark.parametrize("length", [4, 15])
+def test_scikit_learn_agrees_on_10000_lists(length, k):
+    scores, grades = cases(1250, length, seed=length)
+    for gain, gains in (("linear", grades), ("exp2", 2**grades - 1)):
+        ours = ndcg(scores, grades, k=k, gain=gain, reduction="none")
+        with config_context(assume_finite=True, skip_parameter_validation=True):
+            theirs = [ndcg_score(g[None], s[None], k=k) for g, s in zip(gains.numpy(), scores.numpy(), strict=True)]
+        torch.testing.assert_close(ours, torch.tensor(theirs, dtype=torch.float64), rtol=0, atol=1e-9)
+
+
+def test_query_weights_are_those_of_scikit_learn():
+    scores, grades = cases(50, 8, seed=1)
+    weights = torch.rand(50, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    ours = evaluate(scores, grades, "ndcg@5", gain="linear", query_weights=weights, bootstrap=0).means["ndcg@5"]
+    theirs = ndcg_score(grades.numpy(), scores.numpy(), k=5, sample_weight=weights.numpy())
+    assert ours == pytest.approx(theirs, abs=1e-12)
+
+
+@pytest.mark.parametrize("k", [None, 1, 2, 4])
+def test_ties_are_the_mean_over_their_orders(k):
+    generator = torch.Generator().manual_seed(3)
+    scores = torch.randint(3, (60, 5), generator=generator).float()
+    grades = torch.randint(4, (60, 5), generator=generator)
+    ours = ndcg(scores, grades, k=k, reduction="none")
+    plain = [
+        oracle.ndcg(list(zip(s, y, strict=True)), k, lambda grade: 2**grade - 1)
+        for s, y in zip(scores.tolist(), grades.tolist(), strict=True)
+    ]
+    torch.testing.assert_close(ours, torch.tensor(plain, dtype=torch.float64), rtol=0, atol=1e-12, equal_nan=True)
+
+
+@pytest.mark.parametrize("labels", [[1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1]])
+def test_six_equal_scores_do_not_depend_on_the_input_order(labels):
+    theirs = ndcg_score([labels], [[0.5] * 6], k=3)
+    assert ndcg([0.5] * 6, labels, k=3).item() == pytest.approx(theirs, abs=1e-12)
+
+
+@pytest.mark.parametrize("labels", [[1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 1, 1]])
+def test_two_relevant_of_six_equal_scores_have_the_published_value(labels):
+    assert ndcg([0.5] * 6, labels, k=3).item() == pytest.approx(0.4355, abs=5e-5)
+
+
+@pytest.mark.parametrize("grades, scores", [([3, 0, 1], [3.0, 2.0, 1.0]), ([0, 0, 2], [1.0, 1.0, 1.0])])
+def test_pessimistic_puts_lower_grades_first(grades, scores):
+    worse = ndcg(scores, grades, ties="pessimistic").item()
+    values = [ndcg(scores, grades, ties=ties).item() for ties in ("average", "stable")]
+    assert worse <= min(values) + 1e-15
+    if len(set(scores)) == 1:
+        assert worse == pytest.approx(1 / math.log2(4))
+
+
+def test_own_gain_is_used_for_the_list_and_its_ideal():
+    def inverted(grades):
+        return 3 - grades
+
+    assert ndcg([3.0, 2.0, 1.0], [0, 1, 3], gain=inverted).item() == pytest.approx(1)
+    assert ndcg([1.0, 2.0, 3.0], [0, 1, 3], gain=inverted).item() < 1
+
+
+def test_own_gain_of_grade_zero_does_not_leak_into_padding():
+    def lifted(grades):
+        return grades + 1
+
+    mask = torch.tensor([[True, True, False]])
+    padded = ndcg([[1.0, 2.0, 9.0]], [[2, 0, 0]], gain=lifted, mask=mask)
+    torch.testing.assert_close(padded, ndcg([[1.0, 2.0]], [[2, 0]], gain=lifted))
+
+
+def test_list_of_grade_zero_is_left_out():
+    values = ndcg([[2.0, 1.0], [2.0, 1.0]], [[0, 0], [0, 1]], reduction="none")
+    assert torch.isnan(values).tolist() == [True, False]
+
+
+def test_fractional_weight_extends_the_discount_linearly():
+    # The first item takes one and a half positions, the second half a one: D(n) = sum of discounts up to n.
+    discount = [1, 1 / math.log2(3)]
+    dcg = 3 * 0.5 * discount[1]
+    ideal = 3 * 0.5 * discount[0]
+    found = ndcg([2.0, 1.0], [0, 2], weights=[1.5, 0.5])
+    assert found.item() == pytest.approx(dcg / ideal)
+
+
+def test_float_grades_are_taken():
+    plain = oracle.ndcg([(2.0, 0.5), (1.0, 1.5)], None, lambda grade: 2**grade - 1)
+    assert ndcg([2.0, 1.0], [0.5, 1.5]).item() == pytest.approx(plain)

@@ -1,0 +1,146 @@
+"""Retrieval by blocks against plain ranking of each query."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from oracles import metrics as oracle
+
+from rankwise.metrics import create_metric, evaluate_retrieval
+
+METRICS = {
+    "map": oracle.average_precision,
+    "map@r": oracle.map_at_r,
+    "r-precision": oracle.r_precision,
+    "recall@1": lambda items: oracle.hit(items, 1),
+    "recall@3": lambda items: oracle.hit(items, 3),
+    "precision@2": lambda items: oracle.precision(items, 2),
+    "mrr": lambda items: oracle.reciprocal_rank(items, None),
+    "auroc": oracle.auroc,
+    "pap@2": lambda items: oracle.pap(items, 2),
+}
+
+
+def similarity(query, item, distance):
+    if distance == "euclidean":
+        return -float((query - item).square().sum())
+    if distance == "cosine":
+        return float(query @ item / (query.norm() * item.norm()))
+    return float(query @ item)
+
+
+def plain(of_list, queries, labels, gallery, gallery_labels, distance, *, without_self):
+    values = []
+    for i, (query, label) in enumerate(zip(queries, labels, strict=True)):
+        items = [
+            (similarity(query, item, distance), float(other == label))
+            for j, (item, other) in enumerate(zip(gallery, gallery_labels, strict=True))
+            if not (without_self and i == j)
+        ]
+        values.append(of_list(items))
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def points(size, seed, classes):
+    """Whole coordinates: similarities are exact, and many are tied."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(0, 3, (size, 3), generator=generator).double(), torch.randint(classes, (size,), generator=generator)
+
+
+@pytest.mark.parametrize("distance", ["dot", "euclidean"])
+@pytest.mark.parametrize("block_size", [None, 1, 3])
+def test_all_against_all_is_each_item_against_the_others(distance, block_size):
+    # A middle that is not whole would make tied distances differ in the last bit.
+    embeddings, labels = points(8, 0, 3)
+    embeddings = embeddings - embeddings.mean(0) * 0
+    embeddings[-1] = embeddings[:-1].sum(0) * 7 % 8
+    found = evaluate_retrieval(embeddings, labels, list(METRICS), distance=distance, block_size=block_size, bootstrap=0)
+    for name, of_list in METRICS.items():
+        expected = plain(of_list, embeddings, labels, embeddings, labels, distance, without_self=True)
+        torch.testing.assert_close(found.per_query[name], expected, rtol=0, atol=1e-12, equal_nan=True)
+
+
+@pytest.mark.parametrize("distance", ["cosine", "dot", "euclidean"])
+def test_gallery_is_ranked_for_each_query(distance):
+    generator = torch.Generator().manual_seed(1)
+    queries, gallery = torch.randn(12, 4, generator=generator), torch.randn(30, 4, generator=generator)
+    labels, gallery_labels = torch.arange(12) % 5, torch.arange(30) % 4
+    found = evaluate_retrieval(
+        queries,
+        labels,
+        list(METRICS),
+        gallery_embeddings=gallery,
+        gallery_labels=gallery_labels,
+        distance=distance,
+        block_size=5,
+        bootstrap=0,
+    )
+    for name, of_list in METRICS.items():
+        expected = plain(of_list, queries, labels, gallery, gallery_labels, distance, without_self=False)
+        torch.testing.assert_close(found.per_query[name], expected, rtol=0, atol=1e-12, equal_nan=True)
+    assert found.skipped["map"] == int((labels == 4).sum())
+
+
+def test_block_size_changes_nothing():
+    generator = torch.Generator().manual_seed(2)
+    embeddings, labels = torch.randint(-2, 3, (70, 6), generator=generator).float(), torch.arange(70) // 5
+    values = [
+        evaluate_retrieval(embeddings, labels, "map", distance="dot", block_size=size, bootstrap=0).per_query["map"]
+        for size in (None, 1, 7, 1000)
+    ]
+    for other in values[1:]:
+        torch.testing.assert_close(other, values[0], rtol=0, atol=1e-14)
+
+
+def test_euclidean_keeps_its_digits_far_from_the_origin():
+    generator = torch.Generator().manual_seed(3)
+    embeddings, labels = torch.randn(60, 8, generator=generator), torch.arange(60) // 4
+    near, far = (
+        evaluate_retrieval(shifted, labels, "map", distance="euclidean", bootstrap=0).means["map"]
+        for shifted in (embeddings.double(), embeddings.double().add(1000.0).float())
+    )
+    assert far == pytest.approx(near, abs=1e-3)
+
+
+def test_recall_is_the_hit_rate_of_the_retrieval_literature():
+    embeddings, labels = torch.eye(4) + 0.1, torch.tensor([0, 0, 1, 1])
+    result = evaluate_retrieval(embeddings, labels, ["recall@1", "hit@1"], bootstrap=0)
+    assert result.means["recall@1"] == result.means["hit@1"]
+    assert "1 if a relevant item is among the first 1" in result.definitions["recall@1"]
+
+
+def test_equal_embeddings_share_the_chance_of_being_first():
+    # Of the three others, all alike, one is relevant.
+    result = evaluate_retrieval(torch.ones(4, 2), torch.tensor([0, 0, 1, 1]), ["recall@1", "map"], bootstrap=0)
+    assert result.means["recall@1"] == pytest.approx(1 / 3)
+    assert result.means["map"] == pytest.approx(1 / 3)
+    assert result.tied == 1
+
+
+def test_item_alone_in_its_class_is_left_out_and_counted():
+    result = evaluate_retrieval(torch.eye(3), torch.tensor([5, 5, -9]), "map", bootstrap=0)
+    assert result.skipped == {"map": 1}
+    assert torch.isnan(result.per_query["map"]).tolist() == [False, False, True]
+
+
+def test_pessimistic_ties_put_the_relevant_last():
+    metric = create_metric("map", ties="pessimistic")
+    result = evaluate_retrieval(torch.ones(4, 2), torch.tensor([0, 0, 1, 1]), metric, bootstrap=0)
+    assert result.means["map"] == pytest.approx(1 / 3)
+    hit = create_metric("hit@2", ties="pessimistic")
+    assert evaluate_retrieval(torch.ones(4, 2), torch.tensor([0, 0, 1, 1]), hit, bootstrap=0).means["hit@2"] == 0
+
+
+def test_half_precision_embeddings_are_ranked_in_single_precision():
+    generator = torch.Generator().manual_seed(4)
+    embeddings, labels = torch.randn(50, 16, generator=generator).half(), torch.arange(50) // 5
+    half, single = (evaluate_retrieval(e, labels, "map", bootstrap=0).means for e in (embeddings, embeddings.float()))
+    assert half == single
+
+
+def test_interval_over_queries_holds_the_mean():
+    generator = torch.Generator().manual_seed(5)
+    result = evaluate_retrieval(torch.randn(200, 8, generator=generator), torch.arange(200) // 4, ("map", "recall@1"))
+    for name, (low, high) in result.intervals.items():
+        assert low < result.means[name] < high
+    assert set(result.intervals) == {"map", "recall@1"}

@@ -1,0 +1,187 @@
+"""Pair sums: equal to the definition, the same by sorting and by chunks, exact gradients."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles import pairs as oracle
+
+from rankwise import surrogates
+from rankwise.lists import pack
+from rankwise.pairs import pair_sums
+from rankwise.pairs.sums import _cheaper
+
+PIECEWISE = [surrogates.OneSidedHuber(0.3), surrogates.Hinge(0.7), surrogates.SquaredHinge(1.2)]
+SMOOTH = [surrogates.OneSidedTanh(0.2), surrogates.Sigmoid(0.4), surrogates.Logistic(0.5)]
+BY_DEFINITION = {
+    surrogates.OneSidedHuber: lambda s: functools.partial(oracle.one_sided_huber, tau=s.tau),
+    surrogates.Hinge: lambda s: functools.partial(oracle.hinge, margin=s.margin),
+    surrogates.SquaredHinge: lambda s: functools.partial(oracle.squared_hinge, margin=s.margin),
+    surrogates.OneSidedTanh: lambda s: functools.partial(oracle.one_sided_tanh, tau=s.tau),
+    surrogates.Sigmoid: lambda s: functools.partial(oracle.sigmoid, temperature=s.temperature),
+    surrogates.Logistic: lambda s: functools.partial(oracle.logistic, temperature=s.temperature),
+}
+METHODS = [(s, m) for s in PIECEWISE for m in ("dense", "sorted")] + [(s, "dense") for s in SMOOTH]
+
+
+def random_case(seed, lists=3, anchors=5, others=9, dtype=torch.float64, offset=0.0, spread=1.0):
+    generator = torch.Generator().manual_seed(seed)
+    draw = functools.partial(torch.randn, generator=generator, dtype=torch.float64)
+    a, b = draw(lists, anchors) * spread + offset, draw(lists, others) * spread + offset
+    w = torch.rand(lists, others, generator=generator, dtype=torch.float64) + 0.1
+    return [t.to(dtype).requires_grad_() for t in (a, b, w)]
+
+
+def sums_and_gradients(a, b, w, surrogate, method, **masks):
+    sums = pair_sums(a, b, surrogate, weights=w, method=method, **masks)
+    upstream = torch.linspace(0.5, 1.5, sums.numel(), dtype=sums.dtype).reshape(sums.shape)
+    inputs = [t for t in (a, b, w) if t is not None]
+    return [sums.detach(), *torch.autograd.grad((sums * upstream).sum(), inputs)]
+
+
+def worst_difference(left, right):
+    return max(float((x - y).abs().max() / y.abs().max().clamp_min(1e-30)) for x, y in zip(left, right, strict=True))
+
+
+@pytest.mark.parametrize("surrogate, method", METHODS)
+def test_sums_equal_the_definition(surrogate, method):
+    a, b, w = random_case(0)
+    b.data[0, :3] = a.data[0, :3]  # ties
+    b.data[1, 0] = a.data[1, 0] - 0.3  # on the kink of the Huber surrogate
+    anchor_mask, other_mask = torch.rand(3, 5) < 0.8, torch.rand(3, 9) < 0.7
+    ours = pair_sums(a, b, surrogate, weights=w, anchor_mask=anchor_mask, other_mask=other_mask, method=method)
+    plain = oracle.pair_sums(
+        a.tolist(), b.tolist(), BY_DEFINITION[type(surrogate)](surrogate), w.tolist(), anchor_mask, other_mask
+    )
+    torch.testing.assert_close(ours, torch.tensor(plain, dtype=torch.float64), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("surrogate, method", METHODS)
+def test_gradients_for_anchors_others_and_weights(surrogate, method):
+    a, b, w = random_case(1, anchors=4, others=6)
+    masks = {"anchor_mask": torch.tensor([[True, True, False, True]] * 3), "other_mask": torch.rand(3, 6) < 0.8}
+    assert torch.autograd.gradcheck(
+        lambda a, b, w: pair_sums(a, b, surrogate, weights=w, method=method, **masks), (a, b, w)
+    )
+
+
+@pytest.mark.parametrize("surrogate", PIECEWISE)
+@pytest.mark.parametrize("offset", [0.0, 1e4, -1e4])
+@pytest.mark.parametrize("spread", [1e-3, 1.0, 1e3])
+def test_sorted_equals_dense_in_float64(surrogate, offset, spread):
+    a, b, w = random_case(2, lists=4, anchors=60, others=300, offset=offset, spread=spread)
+    masks = {"anchor_mask": torch.rand(4, 60) < 0.7, "other_mask": torch.rand(4, 300) < 0.7}
+    both = [sums_and_gradients(a, b, w, surrogate, method, **masks) for method in ("sorted", "dense")]
+    assert worst_difference(*both) < 1e-12
+
+
+@pytest.mark.parametrize("surrogate", PIECEWISE)
+@pytest.mark.parametrize("offset", [0.0, 1e4])
+def test_sorted_is_right_for_a_million_float32_items(surrogate, offset):
+    a, b, _ = random_case(3, lists=1, anchors=6, others=1_000_000, dtype=torch.float32, offset=offset)
+    exact = [t.detach().double().requires_grad_() for t in (a, b)]
+    truth = sums_and_gradients(*exact, None, surrogate, "dense")
+    for method in ("sorted", "dense"):
+        assert worst_difference(sums_and_gradients(a, b, None, surrogate, method), truth) < 1e-6, method
+
+
+def test_each_anchor_is_right_by_itself_far_above_a_million_items():
+    """A top anchor's sum is tiny beside the total; float32 prefix sums would lose it."""
+    b = torch.randn(1_000_000, generator=torch.Generator().manual_seed(0))
+    a = torch.stack([b.max() - 0.01, torch.tensor(3.0), torch.tensor(0.0)])
+    huber = surrogates.OneSidedHuber(0.1)
+    ours = pair_sums(a, b, huber, method="sorted").double()
+    truth = pair_sums(a.double(), b.double(), huber, method="dense")
+    assert float(((ours - truth) / truth).abs().max()) < 1e-6
+
+
+@pytest.mark.parametrize("surrogate", PIECEWISE)
+def test_huge_spread_keeps_near_pairs_exact(surrogate):
+    """Items at 1e15 must not spoil what a pair at distance .1 contributes."""
+    a = torch.tensor([[0.1, -1e15, 1e15]], dtype=torch.float64)
+    b = torch.tensor([[0.0, 0.05, -1e15, -1e15, -3e15]], dtype=torch.float64)
+    ours = pair_sums(a, b, surrogate, method="sorted")
+    truth = pair_sums(a, b, surrogate, method="dense")
+    torch.testing.assert_close(ours, truth, rtol=1e-12, atol=1e-12)
+
+
+def test_equal_huge_scores_count_as_ties():
+    a, b = torch.tensor([[1e30]]), torch.tensor([[1e30, 1e30, -1e30]])
+    assert pair_sums(a, b, surrogates.OneSidedHuber(0.1), method="sorted").tolist() == [[2.0]]
+
+
+@given(st.data())
+def test_sorted_equals_dense_whatever_the_scores(data):
+    number = st.floats(-100, 100, width=32) | st.sampled_from([0.0, -0.0, 0.5, 1.0, 1e6, -1e6])
+    width, length = data.draw(st.integers(0, 5)), data.draw(st.integers(0, 12))
+    a = torch.tensor([data.draw(st.lists(number, min_size=width, max_size=width))], dtype=torch.float64)
+    b = torch.tensor([data.draw(st.lists(number, min_size=length, max_size=length))], dtype=torch.float64)
+    surrogate = data.draw(st.sampled_from(PIECEWISE))
+    mask = torch.tensor([data.draw(st.lists(st.booleans(), min_size=length, max_size=length))], dtype=torch.bool)
+    both = [
+        sums_and_gradients(a.clone().requires_grad_(), b.clone().requires_grad_(), None, surrogate, m, other_mask=mask)
+        for m in ("sorted", "dense")
+    ]
+    for ours, truth in zip(*both, strict=True):
+        torch.testing.assert_close(ours, truth, rtol=1e-10, atol=1e-10)
+
+
+def test_easy_others_get_exactly_no_gradient():
+    a = torch.tensor([[5.0, 6.0]], requires_grad=True)
+    b = torch.tensor([[0.0, 5.5, 1.0]], requires_grad=True)
+    pair_sums(a, b, surrogates.OneSidedHuber(0.1), method="sorted").sum().backward()
+    assert b.grad[0, 0] == 0
+    assert b.grad[0, 2] == 0
+    assert b.grad[0, 1] > 0
+
+
+def test_zero_weight_still_has_its_gradient():
+    a, b = torch.tensor([[0.0]]), torch.tensor([[1.0, 3.0]])
+    for method in ("sorted", "dense"):
+        w = torch.tensor([[1.0, 0.0]], requires_grad=True)
+        pair_sums(a, b, surrogates.Hinge(1.0), weights=w, method=method).sum().backward()
+        assert w.grad.tolist() == [[2.0, 4.0]], method
+
+
+def test_ragged_lists_of_very_different_lengths_are_not_padded_to_the_longest():
+    lengths = [100_000] + [5] * 2000
+    ids = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
+    scores = torch.randn(len(ids), dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    packed = pack(scores, torch.zeros(len(ids)), query_ids=ids)
+    assert sum(block.scores.numel() for block in packed.blocks) <= 2 * len(ids)
+    huber = surrogates.OneSidedHuber(0.5)
+    (ours,) = packed.map(
+        lambda b: (pair_sums(b.scores[:, :1], b.scores, huber, other_mask=b.mask, method="sorted")[:, 0],)
+    )
+    for row in (0, 1, 2000):
+        own = scores[ids == row]
+        torch.testing.assert_close(ours[row], pair_sums(own[:1], own, huber, method="dense")[0])
+
+
+def test_the_cheaper_method_is_chosen():
+    huber = surrogates.OneSidedHuber(0.1)
+    assert _cheaper(huber, 224, 3, 220) == "dense"
+    assert _cheaper(huber, 1, 10_000, 990_000) == "sorted"
+    assert _cheaper(surrogates.Sigmoid(), 1, 10_000, 990_000) == "dense"
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"method": "fast"}, "method: unknown word 'fast'"),
+        ({"others": torch.zeros(2, 4)}, r"others: expected \(Q, L\) beside anchors \(Q, A\) \(3, 5\), got \(2, 4\)"),
+        ({"weights": torch.zeros(3, 8)}, r"weights: expected the shape of others, \(3, 9\), got \(3, 8\)"),
+        ({"other_mask": torch.ones(3, 5, dtype=torch.bool)}, "other_mask: expected the shape of others"),
+        ({"anchor_mask": torch.ones(3, 9, dtype=torch.bool)}, "anchor_mask: expected the shape of anchors"),
+        ({"surrogate": surrogates.Sigmoid(), "method": "sorted"}, 'method: "sorted" needs a surrogate of polynomial'),
+    ],
+)
+def test_bad_input_is_named(change, message):
+    a, b, _ = random_case(0)
+    call = {"anchors": a, "others": b, "surrogate": surrogates.Hinge(), **change}
+    with pytest.raises(ValueError, match=message):
+        pair_sums(call.pop("anchors"), call.pop("others"), call.pop("surrogate"), **call)

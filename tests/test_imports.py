@@ -1,0 +1,111 @@
+"""`import rankwise` needs torch and numpy only, and costs little more than `import torch`."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import rankwise
+
+CORE = ("torch", "numpy")
+
+BLOCKED_IMPORTS = """
+import json, sys
+
+blocked = set(json.loads(sys.argv[1]))
+
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in blocked:
+            raise ModuleNotFoundError(f"No module named {name!r} (blocked)", name=name)
+
+sys.meta_path.insert(0, Blocker())
+"""
+
+USE = """
+import torch
+import rankwise as rw
+
+scores = torch.tensor([0.9, 0.2, 0.4, -0.3], requires_grad=True)
+labels = torch.tensor([1, 0, 1, 0])
+assert abs(rw.evaluate(scores.detach(), labels, ["ap"]).means["ap"] - 1.0) < 1e-12
+loss = rw.losses.AUPRCLoss(prior=0.5)
+loss(scores, labels).backward()
+assert torch.isfinite(scores.grad).all()
+assert not blocked & {name.partition(".")[0] for name in sys.modules}
+print("used")
+"""
+
+
+def test_core_needs_torch_and_numpy_only():
+    script = BLOCKED_IMPORTS + USE
+    done = subprocess.run(
+        [sys.executable, "-c", script, json.dumps(sorted(_modules_outside_core()))], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "used\n"
+
+
+def test_the_block_itself_works():
+    script = BLOCKED_IMPORTS + "import pytest"
+    done = subprocess.run(
+        [sys.executable, "-c", script, json.dumps(sorted(_modules_outside_core()))], capture_output=True, text=True
+    )
+    assert "No module named 'pytest' (blocked)" in done.stderr
+
+
+def test_the_package_and_its_metadata_have_one_version():
+    project = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
+    assert f'\nversion = "{rankwise.__version__}"\n' in project
+
+
+@pytest.mark.slow
+def test_import_costs_little_more_than_torch():
+    seconds: dict[str, list[float]] = {"import torch": [], "import rankwise": []}
+    for _ in range(6):
+        for statement, times in seconds.items():
+            start = time.perf_counter()
+            subprocess.run([sys.executable, "-c", statement], check=True)
+            times.append(time.perf_counter() - start)
+    # The first of each reads the files from the disk.
+    torch_only, with_rankwise = (statistics.median(times[1:]) for times in seconds.values())
+    assert with_rankwise - torch_only <= 0.3
+
+
+def _modules_outside_core() -> set[str]:
+    """Top-level modules of every installed distribution that torch and numpy can do without."""
+    allowed = _with_requirements(CORE) | {"rankwise"}
+    return {
+        module
+        for module, owners in metadata.packages_distributions().items()
+        if not {canonicalize_name(owner) for owner in owners} & allowed and module not in sys.stdlib_module_names
+    }
+
+
+def _with_requirements(names: tuple[str, ...]) -> set[str]:
+    found: set[str] = set()
+    waiting = [canonicalize_name(name) for name in names]
+    while waiting:
+        name = waiting.pop()
+        if name in found:
+            continue
+        found.add(name)
+        try:
+            requirements = [Requirement(line) for line in metadata.requires(name) or ()]
+        except metadata.PackageNotFoundError:
+            continue
+        waiting += [
+            canonicalize_name(requirement.name)
+            for requirement in requirements
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+        ]
+    return found

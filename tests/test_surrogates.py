@@ -1,0 +1,55 @@
+"""Surrogates: on the right side of the indicator, smooth where said, slopes and pieces true to the values."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from rankwise.surrogates import Hinge, Logistic, OneSidedHuber, OneSidedTanh, Sigmoid, SquaredHinge
+
+ALL = [OneSidedHuber(0.3), Hinge(0.5), SquaredHinge(1.0), OneSidedTanh(0.2), Sigmoid(0.3), Logistic(0.7)]
+GRID = torch.linspace(-3, 3, 6001, dtype=torch.float64)
+
+
+def test_huber_lies_above_and_tanh_below_the_indicator():
+    indicator = (GRID <= 0).double()
+    assert bool((OneSidedHuber(0.1).value(GRID.clone()) >= indicator).all())
+    assert bool((OneSidedTanh(0.001).value(GRID.clone()) <= indicator).all())
+
+
+def test_huber_is_lipschitz_and_smooth_as_stated():
+    """2/tau-Lipschitz and 2/tau^2-smooth."""
+    tau, step = 0.3, float(GRID[1] - GRID[0])
+    value, slope = OneSidedHuber(tau).value(GRID.clone()), OneSidedHuber(tau).slope(GRID.clone())
+    assert float(value.diff().abs().max()) <= 2 / tau * step * (1 + 1e-9)
+    assert float(slope.diff().abs().max()) <= 2 / tau**2 * step * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("surrogate", ALL)
+def test_slope_is_the_derivative_of_value(surrogate):
+    # An irrational shift keeps the grid away from the kinks.
+    x = (GRID + 0.00031415).requires_grad_()
+    step = 1e-6
+    numeric = (surrogate.value(x.detach() + step) - surrogate.value(x.detach() - step)) / (2 * step)
+    torch.testing.assert_close(surrogate.slope(x.detach().clone()), numeric, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("surrogate", [s for s in ALL if s.pieces is not None])
+def test_pieces_are_the_same_function(surrogate):
+    pieces = surrogate.pieces
+    scaled = GRID / pieces.scale
+
+    def polynomial(coefficients, at):
+        return sum(c * at**power for power, c in enumerate(coefficients))
+
+    u = scaled - pieces.tail_end
+    middle = polynomial(pieces.middle, u) if pieces.middle else torch.zeros_like(u)
+    expected = torch.where(u < 0, polynomial(pieces.tail, scaled), torch.where(u < 1, middle, 0.0))
+    torch.testing.assert_close(surrogate.value(GRID.clone()), expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("build", [OneSidedHuber, Hinge, SquaredHinge, OneSidedTanh, Sigmoid, Logistic])
+@pytest.mark.parametrize("width", [0.0, -1.0, float("nan"), float("inf")])
+def test_width_must_be_a_positive_number(build, width):
+    with pytest.raises(ValueError, match=r"(tau|margin|temperature): expected a finite number > 0, got"):
+        build(width)

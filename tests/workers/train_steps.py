@@ -1,0 +1,73 @@
+"""One rank of a small data-parallel training; writes gradients, weights and loss state of every step to a file.
+
+Called as: train_steps.py LOSS RANK WORLD RENDEZVOUS_FILE OUT_FILE
+"""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from rankwise.losses import AUPRCLoss, Combined, EmbeddingLoss, SemiVariance
+
+STEPS = 4
+
+
+def global_batch(step: int, items: int) -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(100 + step)
+    return {
+        "features": torch.randn(items, 6, generator=generator),
+        "labels": (torch.rand(items, generator=generator) < 0.3).long(),
+        "queries": torch.randint(-2, 3, (items,), generator=generator),
+        "classes": torch.randint(0, 4, (items,), generator=generator),
+    }
+
+
+def part(tensor: torch.Tensor, rank: int, world: int, step: int) -> torch.Tensor:
+    """Uneven shares; in the last step all but the first rank come away with one item or none."""
+    if world == 1:
+        return tensor
+    if step == STEPS - 1:
+        return tensor[: len(tensor) - 1] if rank == 0 else tensor[len(tensor) - 1 :] if rank == 1 else tensor[:0]
+    cuts = [0, *(len(tensor) * (r + 1) // world + (r % 2) * 3 for r in range(world - 1)), len(tensor)]
+    return tensor[cuts[rank] : cuts[rank + 1]]
+
+
+def main(kind: str, rank: int, world: int, rendezvous: str, out: str) -> None:
+    torch.set_num_threads(1)
+    # Built before the process group exists: a loss must ask for it when it is called.
+    loss = {
+        "one list": AUPRCLoss,
+        "ragged": lambda: Combined(AUPRCLoss(), SemiVariance(3, 15)),
+        "embedding": lambda: EmbeddingLoss(AUPRCLoss()),
+        "columns": lambda: AUPRCLoss(lists="columns"),
+    }[kind]()
+    dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=world)
+    torch.manual_seed(0)
+    model = DistributedDataParallel(torch.nn.Linear(6, {"embedding": 5, "columns": 3}.get(kind, 1)))
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.5)
+    record = []
+    for step in range(STEPS):
+        batch = {name: part(t, rank, world, step) for name, t in global_batch(step, 41).items()}
+        output = model(batch["features"])
+        if kind == "embedding":
+            value = loss(output, batch["classes"])
+        elif kind == "columns":
+            value = loss(output, torch.stack([batch["classes"] == c for c in range(3)], 1).long())
+        elif kind == "ragged":
+            value = loss(output[:, 0], batch["labels"], query_ids=batch["queries"])
+        else:
+            value = loss(output[:, 0], batch["labels"])
+        optimiser.zero_grad()
+        value.backward()
+        record.append({n: p.grad.clone() for n, p in model.module.named_parameters()} | {"value": value.detach()})
+        optimiser.step()
+    torch.save({"steps": record, "state": loss.state_dict(), "model": model.module.state_dict()}, out)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5])
