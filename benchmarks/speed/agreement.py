@@ -22,7 +22,9 @@ def disagreements(values: Mapping[str, Values], tolerance: float) -> dict[str, s
     """
     contenders = iter(values.items())
     name, reference = next(contenders, ("", {}))
-    return {other: found for other, found_in in contenders if (found := _difference(found_in, reference, tolerance, name))}
+    return {
+        other: found for other, found_in in contenders if (found := _difference(found_in, reference, tolerance, name))
+    }
 
 
 def _difference(values: Values, reference: Values, tolerance: float, name: str) -> str:

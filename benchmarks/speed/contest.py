@@ -21,8 +21,8 @@ class Contender:
 
     Attributes:
         name: as in the table.
-        prepare: takes the inputs of the row and gives the call that is timed. Building the loss or metric object belongs
-            to `prepare`, as it happens once in a program.
+        prepare: takes the inputs of the row and gives the call that is timed. Building the loss or metric object
+            belongs to `prepare`, as it happens once in a program.
         role: "ours", "peer", or "limit" (what no exact method can do without).
         checked: whether the call returns `Values` that must agree with those of the other checked contenders.
         needs: the module it comes from, if that may be missing.
@@ -80,6 +80,7 @@ class Row:
         mark: what ours should reach.
         tolerance: by how much checked values may differ, relative to the largest.
         seconds: total time of a contender's runs after which it has had enough of them; None is the usual.
+            `--quick` keeps to the usual.
         memory: whether peak memory means anything here.
     """
 

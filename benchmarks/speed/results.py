@@ -15,7 +15,7 @@ class Result:
     """One contender in one row.
 
     Attributes:
-        ms: median, low_ms, high_ms: quartiles; None where it did not run, and `note` says why.
+        ms: median, best_ms: least, low_ms, high_ms: quartiles; None where it did not run, and `note` says why.
         runs: how many.
         peak_mib: see `peak`.
         facts: of the machine, when this was measured.
@@ -26,6 +26,7 @@ class Result:
     contender: str
     role: str
     ms: float | None = None
+    best_ms: float | None = None
     low_ms: float | None = None
     high_ms: float | None = None
     runs: int = 0
@@ -62,7 +63,7 @@ def _result(line: dict[str, str]) -> Result:
 
     return Result(
         *(line[name] for name in ("group", "row", "contender", "role")),
-        *(number(name) for name in ("ms", "low_ms", "high_ms")),
+        *(number(name) for name in ("ms", "best_ms", "low_ms", "high_ms")),
         int(line["runs"]),
         number("peak_mib"),
         line["note"],

@@ -18,7 +18,7 @@ class Effort:
     Attributes:
         rounds: in each round every contender has one turn.
         seconds: a contender whose runs add up to this sits out further rounds, once it has had `at_least` runs.
-        at_least: fewest runs; a contender whose very first run takes longer than `patience` keeps that one alone.
+        at_least: fewest runs; one is enough for a contender whose warm-up takes longer than `patience` seconds.
         turn: a turn is one run, or as many as begin within this many seconds: short calls are then measured with warm
             caches, as in a training loop, not in the wake of a neighbour that swept them.
     """
@@ -41,6 +41,10 @@ class Times:
         return 1000 * statistics.median(self.runs)
 
     @property
+    def best_ms(self) -> float:
+        return 1000 * min(self.runs)
+
+    @property
     def quartiles_ms(self) -> tuple[float, float]:
         if len(self.runs) == 1:
             return self.median_ms, self.median_ms
@@ -59,23 +63,21 @@ def interleave(
     Args:
         calls: by name, already warmed up.
         effort: how long.
-        first: seconds of the warm-up runs; those beyond the patience stand as the only run.
+        first: seconds of the warm-up runs, which are not counted.
         clock: seconds.
     """
     first = first or {}
     runs: dict[str, list[float]] = {name: [] for name in calls}
-    for name, seconds in first.items():
-        if name in runs and seconds > effort.patience:
-            runs[name].append(seconds)
-    playing = [name for name, done in runs.items() if not done]
+    at_least = {name: 1 if first.get(name, 0.0) > effort.patience else effort.at_least for name in calls}
+    names = list(calls)
     collecting = gc.isenabled()
     gc.collect()
     gc.disable()
     try:
         for number in range(effort.rounds):
-            shift = number % max(1, len(playing))
-            for name in playing[shift:] + playing[:shift]:
-                if len(runs[name]) < effort.at_least or sum(runs[name]) < effort.seconds:
+            shift = number % max(1, len(names))
+            for name in names[shift:] + names[:shift]:
+                if len(runs[name]) < at_least[name] or sum(runs[name]) < effort.seconds:
                     runs[name] += _turn(calls[name], effort.turn, clock)
             gc.collect()
     finally:

@@ -29,9 +29,7 @@ def check_tensor(name: str, value: object) -> Tensor:
     try:
         return torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError):
-        raise TypeError(
-            f"{name}: expected a tensor or an array of numbers, got {type(value).__name__}"
-        ) from None
+        raise TypeError(f"{name}: expected a tensor or an array of numbers, got {type(value).__name__}") from None
 
 
 def check_finite(name: str, values: Tensor, mask: Tensor | None = None) -> None:
@@ -71,7 +69,7 @@ def check_labels(labels: Tensor, kind: str, mask: Tensor | None = None) -> None:
     if bool(wrong.any()):
         expected = "0 or 1" if kind == "binary" else "grades of 0 or more"
         raise ValueError(
-            f"labels: expected {expected}, got {labels[wrong][0].item():g} ({int(wrong.sum())} such of {labels.numel()})"
+            f"labels: expected {expected}, got {labels[wrong][0].item():g} ({int(wrong.sum())} of {labels.numel()})"
         )
 
 

@@ -52,5 +52,5 @@ class _GatherRows(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
-        own = grad[ctx.first : ctx.first + ctx.shape[0]]
-        return own[tuple(slice(n) for n in ctx.shape)] * ctx.world
+        own = grad[ctx.first : ctx.first + ctx.shape[0]][tuple(slice(n) for n in ctx.shape)]
+        return own.mul(ctx.world)

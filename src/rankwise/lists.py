@@ -141,13 +141,21 @@ def pack(
     if scores.ndim == 2 and lists == "columns":
         if query_ids is not None:
             raise ValueError('query_ids: expected None with lists="columns" (a column is its own id), got ids')
-        scores, labels, mask, weights = (None if t is None else t.T for t in (scores, labels, mask, weights))  # type: ignore[assignment]
-        return _one_block(scores, labels, mask, weights, torch.arange(len(scores), device=scores.device))
+        columns = torch.arange(scores.shape[1], device=scores.device)
+        return _one_block(
+            scores.T, labels.T, None if mask is None else mask.T, None if weights is None else weights.T, columns
+        )
     if query_ids is None:
         if scores.ndim == 2:
             return _one_block(scores, labels, mask, weights, None)
-        single = (None if t is None else t[None] for t in (scores, labels, mask, weights))
-        return _one_block(*single, torch.zeros(1, dtype=torch.int64, device=scores.device))  # type: ignore[arg-type]
+        itself = torch.zeros(1, dtype=torch.int64, device=scores.device)
+        return _one_block(
+            scores[None],
+            labels[None],
+            None if mask is None else mask[None],
+            None if weights is None else weights[None],
+            itself,
+        )
 
     ids = check_ids("query_ids", query_ids).to(scores.device)
     if scores.ndim == 2:
@@ -230,9 +238,9 @@ def _pack_ragged(
         real = slots < lengths[positions, None]
         items = by_list[torch.where(real, starts[positions, None] + slots, 0)]
         present = real if mask is None else real & mask[items]
-        packed = (None if t is None else t[items].masked_fill(~present, 0) for t in (scores, labels, weights))
-        block_scores, block_labels, block_weights = packed
-        blocks.append(Lists(block_scores, block_labels, present, block_weights, positions))  # type: ignore[arg-type]
+        block_scores, block_labels = (t[items].masked_fill(~present, 0) for t in (scores, labels))
+        block_weights = None if weights is None else weights[items].masked_fill(~present, 0)
+        blocks.append(Lists(block_scores, block_labels, present, block_weights, positions))
     return PackedLists(tuple(blocks), len(ids), ids, list_of_item, tuple(scores.shape))
 
 

@@ -32,6 +32,7 @@ class RankedLists:
 
     Attributes:
         lists: the lists as they came, ties: the policy.
+        base: the one list, if all are that list with other weights.
         order: (Q, L) where each ranked item stood in `lists`.
         labels: (Q, L), mask: (Q, L), full: whether every slot holds an item, size: (Q,) number of items.
         weights: (Q, L) float64, or None when every item counts once.
@@ -44,6 +45,7 @@ class RankedLists:
 
     lists: Lists
     ties: str = "average"
+    base: RankedLists | None = None
     _results: dict[object, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def once(self, name: object, make: Callable[[], T]) -> T:
@@ -56,8 +58,9 @@ class RankedLists:
         """The one list that this is, again for each row of new item weights (R, L) given in ranked order: R lists."""
         rows = len(weights)
         place = torch.zeros(rows, dtype=torch.int64, device=weights.device)
-        mask, labels = self.mask.expand_as(weights), self.labels.expand_as(weights)
-        again = RankedLists(Lists(self._keys.neg().expand_as(weights), labels, mask, weights, place), self.ties)
+        one = Lists(self._keys.neg(), self.labels, self.mask, None, place[:1])
+        scores, labels, mask = (values.expand_as(weights) for values in (one.scores, one.labels, one.mask))
+        again = RankedLists(Lists(scores, labels, mask, weights, place), self.ties, RankedLists(one, self.ties))
         # What follows from the order alone is known already.
         known = {name: getattr(self, name).expand_as(weights) for name in ("start", "end")}
         group = self.group + torch.arange(rows, device=weights.device)[:, None] * weights.shape[1]

@@ -6,8 +6,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles import auprc as oracle
 
+from oracles import auprc as oracle
 from rankwise.estimators import QuantileTracker, interpolate_quantiles
 
 scores = st.lists(st.floats(-10, 10, allow_subnormal=False), min_size=1, max_size=12)

@@ -7,9 +7,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles import auprc as oracle
 from sklearn.metrics import average_precision_score
 
+from oracles import auprc as oracle
 from rankwise.losses import AUPRCLoss, GroupPrior, PriorSchedule, class_prior, data_prior
 
 scores_and_labels = st.integers(2, 14).flatmap(
@@ -117,13 +117,11 @@ DISTRIBUTIONS = {
 
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
 def test_estimate_is_unbiased_at_any_sampling_rate(name):
-    """100,000 scores at prior .1, batches of 2,000 at five sampling rates: within .015, and the plain AP loss far off."""
+    """100,000 scores at prior .1, batches of 2,000 at five sampling rates: within .015; the plain AP loss is far off."""
     draw_positive, draw_negative, (under, over) = DISTRIBUTIONS[name]
     rng = np.random.default_rng(0)
     positives, negatives = draw_positive(rng, 10_000), draw_negative(rng, 90_000)
-    truth = 1 - average_precision_score(
-        np.r_[np.ones(10_000), np.zeros(90_000)], np.r_[positives, negatives]
-    )
+    truth = 1 - average_precision_score(np.r_[np.ones(10_000), np.zeros(90_000)], np.r_[positives, negatives])
     plain = {}
     for rate in (0.01, 0.02, 0.03, 0.1, 0.2):
         count, repeats = round(2000 * rate), 500 if rate < 0.1 else 100
@@ -258,15 +256,35 @@ SCORES, LABELS = torch.tensor([0.1, 0.2, 0.3]), torch.tensor([1, 0, 1])
         ((torch.rand(2, 2, 2), torch.ones(2, 2, 2)), ValueError, "scores: expected 1 or 2 dimensions"),
         ((SCORES, LABELS * 2), ValueError, "labels: expected 0 or 1, got 2"),
         ((SCORES, -LABELS), ValueError, "labels: expected 0 or 1, got -1"),
-        ((torch.tensor([0.1, float("nan"), float("inf")]), LABELS), ValueError, "scores: .* got 2 NaN or infinite of 3"),
+        (
+            (torch.tensor([0.1, float("nan"), float("inf")]), LABELS),
+            ValueError,
+            "scores: .* got 2 NaN or infinite of 3",
+        ),
         (("abc", LABELS), TypeError, "scores: expected a tensor or an array of numbers, got str"),
         ((SCORES, LABELS, {"query_ids": torch.rand(3)}), TypeError, "query_ids: expected integers"),
-        ((SCORES, LABELS, {"query_ids": torch.zeros(2, dtype=torch.int64)}), ValueError, "query_ids: expected the shape"),
+        (
+            (SCORES, LABELS, {"query_ids": torch.zeros(2, dtype=torch.int64)}),
+            ValueError,
+            "query_ids: expected the shape",
+        ),
         ((SCORES, LABELS, {"mask": torch.zeros(3, dtype=torch.bool)}), ValueError, "mask: expected at least one item"),
         ((SCORES, LABELS, {"mask": torch.ones(3)}), TypeError, "mask: expected booleans"),
-        ((SCORES, LABELS, {"weights": torch.tensor([1.0, -1, 1])}), ValueError, "weights: expected numbers of 0 or more"),
-        ((SCORES, LABELS, {"group_ids": torch.tensor([1, 2])}), ValueError, "group_ids: expected the shape of one value"),
-        ((SCORES, LABELS, {"sample_ids": torch.tensor([1, 2])}), ValueError, "sample_ids: expected the shape of scores"),
+        (
+            (SCORES, LABELS, {"weights": torch.tensor([1.0, -1, 1])}),
+            ValueError,
+            "weights: expected numbers of 0 or more",
+        ),
+        (
+            (SCORES, LABELS, {"group_ids": torch.tensor([1, 2])}),
+            ValueError,
+            "group_ids: expected the shape of one value",
+        ),
+        (
+            (SCORES, LABELS, {"sample_ids": torch.tensor([1, 2])}),
+            ValueError,
+            "sample_ids: expected the shape of scores",
+        ),
         (
             (SCORES, LABELS, {"query_ids": torch.tensor([1, 1, 2]), "group_ids": torch.tensor([4, 5, 5])}),
             ValueError,

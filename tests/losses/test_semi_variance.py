@@ -6,8 +6,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles import auprc as oracle
 
+from oracles import auprc as oracle
 from rankwise.losses import AUPRCLoss, Combined, CrossEntropyLoss, EmbeddingLoss, SemiVariance
 
 

@@ -6,10 +6,10 @@ import math
 
 import pytest
 import torch
-from oracles import metrics as oracle
 from sklearn import config_context
 from sklearn.metrics import average_precision_score
 
+from oracles import metrics as oracle
 from rankwise.metrics import average_precision
 
 
@@ -40,7 +40,10 @@ def test_plain_definition_agrees():
     scores = torch.randint(4, (300, 6), generator=generator).float()
     labels = torch.randint(2, (300, 6), generator=generator)
     ours = average_precision(scores, labels, reduction="none")
-    plain = [oracle.average_precision(list(zip(s, y, strict=True))) for s, y in zip(scores.tolist(), labels.tolist(), strict=True)]
+    plain = [
+        oracle.average_precision(list(zip(s, y, strict=True)))
+        for s, y in zip(scores.tolist(), labels.tolist(), strict=True)
+    ]
     torch.testing.assert_close(ours, torch.tensor(plain, dtype=torch.float64), rtol=0, atol=1e-12, equal_nan=True)
 
 

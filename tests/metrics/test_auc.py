@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from oracles import metrics as oracle
 from sklearn import config_context
 from sklearn.metrics import roc_auc_score
 
+from oracles import metrics as oracle
 from rankwise.metrics import auroc, partial_auroc
 
 

@@ -38,7 +38,9 @@ def test_sampled_p_value_is_near_that_of_the_normal_distribution():
 
 
 def test_p_value_is_uniform_where_nothing_differs():
-    values = torch.tensor([compare(*paired(30, 0.0, seed), permutations=200, bootstrap=1).p_value for seed in range(200)])
+    values = torch.tensor(
+        [compare(*paired(30, 0.0, seed), permutations=200, bootstrap=1).p_value for seed in range(200)]
+    )
     for level in (0.1, 0.3, 0.5):
         assert (values <= level).double().mean().item() == pytest.approx(level, abs=0.12)
 

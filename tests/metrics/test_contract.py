@@ -13,7 +13,9 @@ from rankwise.metrics.metric import measure_lists
 from rankwise.registry import MetricRecord
 from rankwise.testing import check_metric
 
-NAMES = [name for record in METRICS for name in [record.name] + [f"{record.name}@{k}" for k in (1, 3, 40) if record.takes_k]]
+NAMES = [
+    name for record in METRICS for name in [record.name] + [f"{record.name}@{k}" for k in (1, 3, 40) if record.takes_k]
+]
 TIES = ("average", "pessimistic", "stable")
 
 
@@ -105,7 +107,11 @@ def test_order_of_the_input_changes_nothing(lists, random):
 def test_padded_lists_have_the_values_of_ragged_lists(lists):
     ids, values, labels, _ = flat(lists)
     width = max(map(len, lists)) + 2
-    padded, grades, mask = torch.full((len(lists), width), 9.0), torch.ones(len(lists), width), torch.zeros(len(lists), width)
+    padded, grades, mask = (
+        torch.full((len(lists), width), 9.0),
+        torch.ones(len(lists), width),
+        torch.zeros(len(lists), width),
+    )
     for row, items in enumerate(lists):
         padded[row, : len(items)] = torch.tensor([item[0] for item in items])
         grades[row, : len(items)] = torch.tensor([float(item[1]) for item in items])
@@ -122,7 +128,9 @@ def test_increasing_transform_changes_nothing(lists):
     assert_same(all_values(values.half(), labels, query_ids=ids), expected)
 
 
-WEIGHTED = tuple(name for name in NAMES if METRICS.get(name if name == "map@r" else name.split("@")[0]).takes_item_weights)
+WEIGHTED = tuple(
+    name for name in NAMES if METRICS.get(name if name == "map@r" else name.split("@")[0]).takes_item_weights
+)
 
 
 @given(ragged())

@@ -21,7 +21,9 @@ def random_lists(size=60, length=12, seed=0):
 
 def test_means_are_those_of_the_functions():
     scores, labels = random_lists()
-    result = evaluate(scores, labels, ["ap", "ndcg@3", "pap@2", "precision@4", "recall@4", "hit@1", "mrr", "auroc", "pauroc"])
+    result = evaluate(
+        scores, labels, ["ap", "ndcg@3", "pap@2", "precision@4", "recall@4", "hit@1", "mrr", "auroc", "pauroc"]
+    )
     expected = {
         "ap": metrics.average_precision(scores, labels),
         "ndcg@3": metrics.ndcg(scores, labels, k=3),

@@ -83,7 +83,9 @@ def test_grade_too_high_for_exp2_is_refused_with_advice():
     assert metrics.ndcg([1.0, 2.0], [61, 0], gain="linear").item() == pytest.approx(1 / math.log2(3))
 
 
-@pytest.mark.parametrize("fpr_range, error", [((0.5, 0.1), ValueError), ((0, 2), ValueError), (0.1, TypeError), ("ab", TypeError)])
+@pytest.mark.parametrize(
+    "fpr_range, error", [((0.5, 0.1), ValueError), ((0, 2), ValueError), (0.1, TypeError), ("ab", TypeError)]
+)
 def test_bad_range_is_named(fpr_range, error):
     with pytest.raises(error, match="fpr_range: expected"):
         metrics.partial_auroc(**GOOD, fpr_range=fpr_range)

@@ -62,7 +62,14 @@ def test_option_without_effect_is_refused(options, error, message):
 def test_definition_says_cutoff_gain_ties_and_empty_policy():
     metric = create_metric("ndcg@10", gain="linear", ties="stable")
     text = metric.define("zero")
-    for part in ("first 10 positions", "gain y,", "1/log2(rank + 1)", "k: 10", "in the order of the input", "count as 0"):
+    for part in (
+        "first 10 positions",
+        "gain y,",
+        "1/log2(rank + 1)",
+        "k: 10",
+        "in the order of the input",
+        "count as 0",
+    ):
         assert part in text
 
 
@@ -86,5 +93,7 @@ def test_same_name_twice_is_refused_and_a_label_tells_them_apart():
     linear = create_metric("ndcg", gain="linear")
     with pytest.raises(ValueError, match="'ndcg' is there twice"):
         create_metrics(["ndcg", linear])
-    names = [metric.name for metric in create_metrics(["ndcg", create_metric("ndcg", gain="linear", label="linear ndcg")])]
+    names = [
+        metric.name for metric in create_metrics(["ndcg", create_metric("ndcg", gain="linear", label="linear ndcg")])
+    ]
     assert names == ["ndcg", "linear ndcg"]

@@ -6,10 +6,10 @@ import math
 
 import pytest
 import torch
-from oracles import metrics as oracle
 from sklearn import config_context
 from sklearn.metrics import ndcg_score
 
+from oracles import metrics as oracle
 from rankwise.metrics import evaluate, ndcg
 
 

@@ -6,8 +6,8 @@ import warnings
 
 import pytest
 import torch
-from oracles import metrics as oracle
 
+from oracles import metrics as oracle
 from rankwise.metrics import create_metric, evaluate, pap
 
 

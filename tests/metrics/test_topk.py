@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from oracles import metrics as oracle
 
+from oracles import metrics as oracle
 from rankwise.metrics import create_metric, evaluate, precision, recall
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import groupby, permutations, product
+from itertools import groupby, pairwise, permutations, product
 
 Item = tuple[float, float]
 NAN = float("nan")
@@ -110,7 +110,7 @@ def partial_auroc(items: Sequence[Item], low: float, high: float) -> float:
         rates = [sum(score >= threshold for score in side) / len(side) for side in (negatives, positives)]
         curve.append((rates[0], rates[1]))
     area = 0.0
-    for (x0, y0), (x1, y1) in zip(curve, curve[1:], strict=False):
+    for (x0, y0), (x1, y1) in pairwise(curve):
         left, right = max(x0, low), min(x1, high)
         if left < right:
             slope = (y1 - y0) / (x1 - x0)

@@ -8,8 +8,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles import pairs as oracle
 
+from oracles import pairs as oracle
 from rankwise import surrogates
 from rankwise.lists import pack
 from rankwise.pairs import pair_sums

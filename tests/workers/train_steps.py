@@ -38,6 +38,8 @@ def part(tensor: torch.Tensor, rank: int, world: int, step: int) -> torch.Tensor
 
 def main(kind: str, rank: int, world: int, rendezvous: str, out: str) -> None:
     torch.set_num_threads(1)
+    # In float64, so that rounding in other orders is not taken for a difference between methods.
+    torch.set_default_dtype(torch.float64)
     # Built before the process group exists: a loss must ask for it when it is called.
     loss = {
         "one list": AUPRCLoss,

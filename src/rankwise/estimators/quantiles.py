@@ -14,8 +14,8 @@ __all__ = ["QuantileTracker", "interpolate_quantiles"]
 class QuantileTracker(nn.Module):
     """Moving averages of `count` quantiles of a group's positive scores, one row per group.
 
-    V <- (1 - update_rate) V + update_rate observed. The first observation of a group starts its row; several of one group
-    in a batch are averaged. Nothing is written in eval mode.
+    V <- (1 - update_rate) V + update_rate observed. The first observation of a group starts its row; several of one
+    group in a batch are averaged. Nothing is written in eval mode.
 
     Args:
         count: how many quantiles (M).

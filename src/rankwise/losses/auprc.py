@@ -29,16 +29,17 @@ class AUPRCLoss(ListLoss):
 
     Args:
         prior: the share of positives to reckon with: a number, one per group (tensor or `GroupPrior`), "batch", or a
-            `PriorSchedule`. The true share (`data_prior(labels)`) makes the value unbiased, but a very small one is hard
-            to start from; .1 trains well for most problems, a schedule from .5 down to .02 or the truth best.
+            `PriorSchedule`. The true share (`data_prior(labels)`) makes the value unbiased, but with a very small one
+            nearly every positive starts out hopeless and training stalls; .1 is a safe start, a schedule from .5 down
+            towards the truth a thorough one.
         tau: margin of the Huber surrogate; positives this much above a negative have won.
         tau_recall: width of the step in the recall estimate.
         recall: "quantiles" remembers V across batches; "batch" takes the batch's positives alone (no state).
         quantiles: the number of remembered quantiles per group.
         update_rate: weight of the new batch in V.
-        recall_floor: what a positive counts itself for in the recall, in (0, 1). None is one of its kind: 1 / (quantiles +
-            1), or its share of the batch's positives with `recall="batch"`. Larger values, up to 1/3, give smoother
-            training where groups have few positives.
+        recall_floor: what a positive counts itself for in the recall, in (0, 1). None is one of its kind: 1 /
+            (quantiles + 1), or its share of the batch's positives with `recall="batch"`. Larger values, up to 1/3, give
+            smoother training where groups have few positives (retrieval), at the price of bias.
         recall_gradient: "stopped" or "full": whether the gradient flows through the recall.
         link: how scores come to the range of about [-1, 1] that the margins are made for: "scale" (running spread:
             leaves cosines and probabilities alone and tames logits), "none", "tanh", "sigmoid".

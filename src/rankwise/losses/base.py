@@ -28,8 +28,8 @@ class ListLoss(nn.Module):
         group_ids: which lists share what the loss remembers, shaped like `query_ids`; each list is its own group by
             default. Rows without any ids are strangers: nothing is remembered of them.
 
-    Under an initialised process group all ranks see the joined batch, and the mean of their gradients is the gradient of
-    the loss over that batch.
+    Under an initialised process group all ranks see the joined batch, and the mean of their gradients is the gradient
+    of the loss over that batch.
     """
 
     label_kind = "binary"
@@ -73,7 +73,9 @@ class ListLoss(nn.Module):
             packed = pack(scores, labels, query_ids=query_ids, mask=mask, weights=weights, lists=self.lists)
             for block in packed.blocks:
                 check_labels(block.labels, self.label_kind, block.mask)
-            groups = packed.ids if group_ids is None else packed.per_list("group_ids", check_ids("group_ids", group_ids))
+            groups = (
+                packed.ids if group_ids is None else packed.per_list("group_ids", check_ids("group_ids", group_ids))
+            )
             return self.on_lists(packed, groups)
 
     def on_lists(self, packed: PackedLists, group_ids: Tensor | None) -> Tensor:

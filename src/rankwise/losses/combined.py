@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 
@@ -37,7 +39,7 @@ class Combined(ListLoss):
         self.losses = nn.ModuleList(losses)
 
     def per_list(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
-        first, *others = self.losses
+        first, *others = (cast(ListLoss, loss) for loss in self.losses)
         values, valid = first.per_list(packed, group_ids)
         for loss in others:
             extra, defined = loss.per_list(packed, group_ids)

@@ -63,7 +63,9 @@ class GroupPrior(Prior):
 
     def forward(self, rate: Tensor, group_ids: Tensor | None) -> Tensor:
         if group_ids is None:
-            raise ValueError("group_ids: expected the group of each list, because the prior is given per group, got None")
+            raise ValueError(
+                "group_ids: expected the group of each list, because the prior is given per group, got None"
+            )
         place = torch.searchsorted(self.ids, group_ids).clamp_max(len(self.ids) - 1)
         unknown = self.ids[place] != group_ids
         if bool(unknown.any()):

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rankwise.checks import check_choice, check_ids, check_k, check_same_shape, check_tensor
+from rankwise.checks import check_choice, check_ids, check_k, check_labels, check_same_shape, check_tensor
 from rankwise.gains import Gain
-from rankwise.lists import EMPTY_POLICIES
+from rankwise.lists import EMPTY_POLICIES, pack
 from rankwise.metrics.metric import measure
 from rankwise.metrics.names import create_metric
 
@@ -103,33 +103,30 @@ class RankingMetric(TorchMetric):
             mask: the shape of `scores`, False where there is no item.
             weights: the shape of `scores`, item weights of 0 or more.
         """
-        tensor = check_tensor("scores", scores).detach()
-        shape = tensor.shape
+        lists = pack(scores, labels, mask=mask, weights=weights).blocks[0]
+        check_labels(lists.labels, self.metric.record.labels)
+        shape = check_tensor("scores", scores).shape
         if query_ids is None:
-            if tensor.ndim != 1:
+            if len(shape) == 2:
                 raise ValueError(f"query_ids: expected ids for the lists of scores {tuple(shape)}, got None")
-            lists = torch.zeros(shape, dtype=torch.int64)
-        else:
-            lists = check_ids("query_ids", query_ids)
-            if len(shape) == 2 and lists.shape == shape[:1]:
-                lists = lists[:, None].expand(shape)
-            check_same_shape("query_ids", lists, "scores", shape)
-        items = None if sample_ids is None else check_ids("sample_ids", sample_ids)
-        present = torch.ones(shape, dtype=torch.bool) if mask is None else check_tensor("mask", mask)
+            query_ids = torch.zeros(shape, dtype=torch.int64)
+        queries = check_ids("query_ids", query_ids)
+        if len(shape) == 2 and queries.shape == shape[:1]:
+            queries = queries[:, None].expand(shape)
+        check_same_shape("query_ids", queries, "scores", shape)
+        samples = torch.zeros_like(queries) if sample_ids is None else check_ids("sample_ids", sample_ids)
+        check_same_shape("sample_ids", samples, "scores", shape)
         parts = {
-            "scores": tensor.double(),
-            "labels": check_tensor("labels", labels).double(),
-            "weights": torch.ones(shape) if weights is None else check_tensor("weights", weights),
-            "query_ids": lists,
-            "sample_ids": torch.zeros(shape, dtype=torch.int64) if items is None else items,
-            "identified": torch.full(shape, items is not None),
-            "mask": present,
+            "scores": lists.scores.detach(),
+            "labels": lists.labels,
+            "weights": torch.ones_like(lists.mask) if lists.weights is None else lists.weights,
+            "query_ids": queries,
+            "sample_ids": samples,
+            "identified": torch.full_like(lists.mask, sample_ids is not None),
         }
-        for part, values in parts.items():
-            check_same_shape(part, values, "scores", shape)
         for state, dtype in _DTYPES.items():
-            chosen = parts[state].to(tensor.device)[present.to(tensor.device)]
-            getattr(self, state).append(chosen.to(dtype))
+            values = parts[state].to(lists.mask.device).reshape(lists.mask.shape)
+            getattr(self, state).append(values[lists.mask].to(dtype))
 
     def compute(self) -> Tensor:
         """The mean over all lists seen, float64."""

@@ -67,17 +67,20 @@ def ndcg(
 
 
 def _ndcg(ranked: RankedLists, *, k: int | None, gain: Gain) -> Tensor:
-    gains = ranked.once(("gains", gain), lambda: _gains(ranked, gain))
+    base = ranked.base or ranked
+    gains = base.once(("gains", gain), lambda: _gains(base, gain)).expand(ranked.lists.mask.shape)
     placed = ranked.once(("placed gains", gain), lambda: _expected_gains(ranked, gains))
-    if ranked.weights is None:
+    ranked_weights, weights = ranked.weights, ranked.lists.weights
+    if ranked_weights is None or weights is None:
         rising = ranked.once(("rising gains", gain), lambda: sort_values(gains))
         width = gains.shape[1] if k is None else min(k, gains.shape[1])
         discounts = 1 / torch.log2(torch.arange(2, width + 2, dtype=torch.float64, device=gains.device))
         dcg, ideal = placed[:, :width] @ discounts, rising[:, rising.shape[1] - width :] @ discounts.flip(0)
     else:
-        order = ranked.once(("best first", gain), lambda: torch.argsort(gains, dim=1, descending=True))
-        best, best_weights = gains.gather(1, order), _unranked_weights(ranked).gather(1, order)
-        dcg, ideal = _weighted_dcg(placed, ranked.weights, k), _weighted_dcg(best, best_weights, k)
+        order = base.once(("best first", gain), lambda: torch.argsort(gains[: len(base.size)], dim=1, descending=True))
+        order = order.expand(gains.shape)
+        best, best_weights = gains.gather(1, order), weights.double().gather(1, order)
+        dcg, ideal = _weighted_dcg(placed, ranked_weights, k), _weighted_dcg(best, best_weights, k)
     return torch.where(ideal > 0, dcg / ideal, float("nan"))
 
 
@@ -112,11 +115,6 @@ def _weighted_dcg(gains: Tensor, weights: Tensor, k: int | None) -> Tensor:
     floor = bounds.floor()
     discount = reached[floor.long()] + (bounds - floor) * discounts[floor.long()]
     return (gains * discount.diff(dim=1)).sum(1)
-
-
-def _unranked_weights(ranked: RankedLists) -> Tensor:
-    assert ranked.lists.weights is not None
-    return ranked.lists.weights.double()
 
 
 NDCG = MetricRecord(

@@ -115,16 +115,17 @@ class _PairSums(torch.autograd.Function):
         return sums if anchor_mask is None else sums.masked_fill(~anchor_mask, 0)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         anchor_mask, *saved = ctx.saved_tensors
         need_weights = ctx.needs_input_grad[2]
         if anchor_mask is not None:
             grad = grad.masked_fill(~anchor_mask, 0)
         if ctx.method == "dense":
-            gradients = chunk_gradients(grad, *saved, ctx.surrogate, need_weights)
+            anchors, others, weights = saved
+            gradients = chunk_gradients(grad, anchors, others, weights, ctx.surrogate, need_weights)
         else:
-            slopes, *tensors = saved
-            pairs = SortedPairs(*tensors, ctx.surrogate.pieces)
+            slopes, depths, weights, order, anchors, tail, cell, stop = saved
+            pairs = SortedPairs(depths, weights, order, anchors, tail, cell, stop, ctx.surrogate.pieces)
             gradients = (grad * slopes, *pairs.gradients(grad, need_weights))
         return *(None if g is None else g.to(grad.dtype) for g in gradients), None, None, None

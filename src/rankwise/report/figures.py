@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from html import escape
 from typing import Any
 
 import numpy as np
 
 from rankwise.report.content import Figure
 from rankwise.report.curves import mean_precision_curve
-from rankwise.training import Outcome, summarise
+from rankwise.training import Outcome, Summary
 
 __all__ = ["Look", "compare_figure", "precision_recall_figure", "progress_figure"]
 
@@ -21,62 +22,31 @@ SOLID = "solid"
 
 def compare_figure(outcomes: Sequence[Outcome], looks: Sequence[Look], metric: str, name: str) -> Figure:
     """Mean, interval and the single seeds of every contender, one row each."""
+    names = [outcome.contender.name for outcome in outcomes]
+    means = [outcome.summary(metric).mean for outcome in outcomes]
     traces: list[dict[str, Any]] = []
-    rows = [outcome.contender.name for outcome in outcomes]
-    for outcome, (colour, _) in zip(outcomes, looks, strict=True):
-        values = outcome.values(metric)
-        summary = summarise(values)
-        row = outcome.contender.name
-        traces.append(
-            {
-                "x": values,
-                "y": [row] * len(values),
-                "mode": "markers",
-                "marker": {"color": colour, "size": 8, "opacity": 0.35},
-                "hovertemplate": "one seed: %{x:.3f}<extra></extra>",
-            }
-        )
-        if len(values) > 1:
-            traces.append(
-                {
-                    "x": [summary.low, summary.high],
-                    "y": [row, row],
-                    "mode": "lines",
-                    "line": {"color": colour, "width": 4},
-                    "hoverinfo": "skip",
-                }
-            )
-        traces.append(
-            {
-                "x": [summary.mean],
-                "y": [row],
-                "mode": "markers+text",
-                "text": [f"<b>{summary.mean:.2f}</b>"],
-                "textposition": "top center",
-                "textfont": {"color": "var(--ink)", "size": 14},
-                "marker": {"color": colour, "size": 15, "line": {"color": "var(--paper)", "width": 2}},
-                "hovertemplate": f"mean %{{x:.3f}}<br>95 % interval {summary.low:.3f} to {summary.high:.3f}<extra></extra>",
-            }
-        )
+    for row, (outcome, (colour, _)) in enumerate(zip(outcomes, looks, strict=True)):
+        traces += _row(outcome.values(metric), outcome.summary(metric), row, colour)
     layout = {
         "xaxis": {"title": {"text": name}, "zeroline": False},
         "yaxis": {
-            "autorange": "reversed",
+            "range": [len(names) - 0.5, -0.6],
+            "tickvals": list(range(len(names))),
+            "ticktext": [escape(each, quote=False) for each in names],
             "automargin": True,
             "showgrid": False,
+            "zeroline": False,
             "ticklabelstandoff": 8,
-            "categoryarray": rows,
         },
         "showlegend": False,
-        "margin": {"l": 10, "r": 20, "t": 16, "b": 50},
+        "margin": {"l": 10, "r": 20, "t": 8, "b": 50},
     }
-    means = ", ".join(f"{row} {summarise(o.values(metric)).mean:.2f}" for row, o in zip(rows, outcomes, strict=True))
     return Figure(
         tuple(traces),
         layout,
-        alt=f"Mean {name}: {means}.",
+        alt=f"Mean {name}: {', '.join(f'{each} {mean:.2f}' for each, mean in zip(names, means, strict=True))}.",
         caption="Large dots are means, bars their 95 % intervals, pale dots the single seeds.",
-        height=90 + 62 * len(rows),
+        height=90 + 62 * len(names),
     )
 
 
@@ -87,8 +57,12 @@ def precision_recall_figure(outcomes: Sequence[Outcome], looks: Sequence[Look]) 
         recall, precision = mean_precision_curve(outcome)
         traces.append(_line(recall.round(4).tolist(), precision.round(4).tolist(), outcome.contender.name, look))
     layout = {
-        "xaxis": {"title": {"text": "recall: share of the eights found"}, "range": [0, 1.005], "tickformat": ".0%"},
-        "yaxis": {"title": {"text": "precision: share of right finds"}, "range": [0, 1.03], "tickformat": ".0%"},
+        "xaxis": {
+            "title": {"text": "recall: share of the eights found so far"},
+            "range": [0, 1.005],
+            "tickformat": ".0%",
+        },
+        "yaxis": {"title": {"text": "precision: share that are eights"}, "range": [0, 1.03], "tickformat": ".0%"},
     }
     return Figure(
         tuple(traces),
@@ -109,17 +83,50 @@ def progress_figure(outcomes: Sequence[Outcome], looks: Sequence[Look], metric: 
         traces.append(_line(steps, curve.round(4).tolist(), outcome.contender.name, look))
     ticks = [5, 10, 20, 50, 100, 200, 400]
     layout = {
-        "xaxis": {"title": {"text": "optimiser steps"}, "type": "log", "tickvals": ticks, "ticktext": list(map(str, ticks))},
+        "xaxis": {
+            "title": {"text": "optimiser steps"},
+            "type": "log",
+            "tickvals": ticks,
+            "ticktext": list(map(str, ticks)),
+        },
         "yaxis": {"title": {"text": f"{name} (validation)"}, "range": [0, 1.0]},
     }
     return Figure(
         tuple(traces),
         layout,
         alt=f"{name} on the validation images against the number of optimiser steps, one curve per loss.",
-        caption="On images that were neither trained on nor used for the figures above. Mean over seeds, each with the "
-        "learning rate it chose. Note the axis: every mark about doubles the steps.",
+        caption="On the validation images, which also chose the learning rate. Mean over seeds. Note the axis: every "
+        "mark about doubles the steps.",
         height=420,
     )
+
+
+def _row(values: list[float], summary: Summary, row: int, colour: str) -> list[dict[str, Any]]:
+    seeds = {
+        "x": values,
+        "y": [row] * len(values),
+        "mode": "markers",
+        "marker": {"color": colour, "size": 8, "opacity": 0.4},
+        "hovertemplate": "one seed: %{x:.3f}<extra></extra>",
+    }
+    interval = {
+        "x": [summary.low, summary.high],
+        "y": [row, row],
+        "mode": "lines",
+        "line": {"color": colour, "width": 4},
+        "hoverinfo": "skip",
+    }
+    mean = {
+        "x": [summary.mean],
+        "y": [row],
+        "mode": "markers+text",
+        "text": [f"<b>{summary.mean:.2f}</b>"],
+        "textposition": "top center",
+        "textfont": {"color": "var(--ink)", "size": 14},
+        "marker": {"color": colour, "size": 15, "line": {"color": "var(--card)", "width": 2}},
+        "hovertemplate": f"mean %{{x:.3f}}<br>95 % interval {summary.low:.3f} to {summary.high:.3f}<extra></extra>",
+    }
+    return [interval, seeds, mean] if len(values) > 1 else [mean]
 
 
 def _line(x: list[Any], y: list[float], name: str, look: Look) -> dict[str, Any]:
@@ -127,7 +134,7 @@ def _line(x: list[Any], y: list[float], name: str, look: Look) -> dict[str, Any]
     return {
         "x": x,
         "y": y,
-        "name": name,
+        "name": escape(name, quote=False),
         "mode": "lines",
         "line": {"color": colour, "dash": dash, "width": 3 if dash == SOLID else 2},
         "hovertemplate": "%{y:.2f}",

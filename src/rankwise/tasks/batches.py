@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.utils.data import BatchSampler, DataLoader
@@ -36,6 +38,6 @@ def predict_all(model: nn.Module, features: Tensor) -> Tensor:
     return outputs
 
 
-def _as_it_is(batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+def _as_it_is(batch: Any) -> Any:
     # `Part.__getitems__` has already put the batch together.
     return batch

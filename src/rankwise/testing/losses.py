@@ -16,7 +16,7 @@ Build = Callable[[], ListLoss]
 
 
 def check_loss(build: Build, *, labels: str = "binary", shift_invariant: bool = True, seed: int = 0) -> None:
-    """Check that a list loss keeps the promises all losses of this library make; an AssertionError names the broken one.
+    """Check that a list loss keeps the promises all losses here make; an AssertionError names the broken one.
 
     The order of items, the width of the padding and the other lists of the batch change nothing; neither does a shift
     of all scores, if promised. Ties, one-class lists, huge scores and half precision give finite values and gradients.
@@ -72,7 +72,9 @@ class _Case:
         scores, labels, ids = self.lists()
         mask = torch.rand(scores.shape, generator=self.generator) < 0.8
         mask[:, : self.grades] = True
-        wide = [torch.cat([t, torch.full((len(t), 7), fill, dtype=t.dtype)], 1) for t, fill in ((scores, 9), (labels, 1))]
+        wide = [
+            torch.cat([t, torch.full((len(t), 7), fill, dtype=t.dtype)], 1) for t, fill in ((scores, 9), (labels, 1))
+        ]
         wide_mask = torch.cat([mask, torch.zeros(len(mask), 7, dtype=torch.bool)], 1)
         value, gradient = _run(self.build(), scores, labels, query_ids=ids, mask=mask)
         padded, padded_gradient = _run(self.build(), *wide, query_ids=ids, mask=wide_mask)
@@ -160,12 +162,12 @@ class _Case:
         before = copy.deepcopy(loss.state_dict())
         bad = scores.clone()
         bad[1, 2] = float("nan")
+        said = ""
         try:
             loss(bad, labels, query_ids=ids)
         except ValueError as error:
-            assert "scores" in str(error), f"the error does not name the scores: {error}"
-        else:
-            raise AssertionError("NaN among the scores is not refused")
+            said = str(error)
+        assert "scores" in said, f"NaN among the scores is not refused by a ValueError that names them: {said!r}"
         _same_state("a refused batch changes the state", before, loss.state_dict())
 
     def eval_mode_writes_nothing(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from torch import nn
@@ -60,23 +60,17 @@ def plan_demo(*, seeds: int = 5, quick: bool = False) -> DemoPlan:
         >>> [contender.name for contender in plan_demo(quick=True).eights]
         ['cross entropy', 'balanced cross entropy', 'SOPRC']
     """
-    eights = [
-        Contender("cross entropy", "batches as they come", _eights("cross-entropy", positives=None), STEPS),
-        Contender("balanced cross entropy", "8 eights in every batch", _eights("balanced-cross-entropy"), STEPS),
-        Contender("SOPRC", "the same batches", _eights("soprc"), STEPS),
-    ]
-    if not quick:
-        eights += [
-            Contender(f"{old.name}, {LONGER} x steps", "given more time", old.task, LONGER * STEPS)
-            for old in eights[:2]
-        ]
+    plain = Contender("cross entropy", "batches as they come", _eights("cross-entropy", positives=None), STEPS)
+    balanced = Contender("balanced cross entropy", "8 eights in every batch", _eights("balanced-cross-entropy"), STEPS)
+    direct = Contender("SOPRC", "the same batches", _eights("soprc"), STEPS)
+    eights = (plain, balanced, direct) if quick else (plain, _longer(plain), balanced, _longer(balanced), direct)
     retrieval = (
         Contender("raw pixels", "nothing trained", _raw_pixels, 0),
         Contender("cross entropy features", "a classifier's last layer but one", _retrieval("classifier"), STEPS),
         Contender("SOPRC", "on the similarities in the batch", _retrieval("soprc"), STEPS),
     )
     rates = (0.003, 0.03) if quick else (0.001, 0.003, 0.01, 0.03, 0.1)
-    return DemoPlan(tuple(eights), retrieval, tuple(range(seeds)), rates)
+    return DemoPlan(eights, retrieval, tuple(range(seeds)), rates)
 
 
 def run_demo(plan: DemoPlan, *, on_step: Callable[[str], None] | None = None) -> DemoResult:
@@ -99,6 +93,10 @@ def run_demo(plan: DemoPlan, *, on_step: Callable[[str], None] | None = None) ->
         )
 
     return DemoResult(plan, outcomes(plan.eights), outcomes(plan.retrieval))
+
+
+def _longer(contender: Contender) -> Contender:
+    return replace(contender, name=f"{contender.name} {LONGER}x", note="given more time", steps=LONGER * STEPS)
 
 
 @dataclass(frozen=True)

@@ -139,7 +139,7 @@ def _fit(
             plan.step()
         values.append(value.detach())
         if on_step is not None:
-            on_step(step, float(value))
+            on_step(step, float(values[-1]))
         if eval_every is not None and (step % eval_every == 0 or step == steps):
             history.seconds += time.perf_counter() - started
             _evaluate(task, model, step, history)

@@ -1,10 +1,10 @@
-"""Fair comparisons: every contender gets the same seeds, and chooses its learning rate from the same few on validation."""
+"""Fair comparisons: every contender gets the same seeds and learning rates, and chooses on validation."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from torch import nn
@@ -61,6 +61,11 @@ class Outcome:
     def values(self, metric: str) -> list[float]:
         """A metric on the test part, one value per seed."""
         return [trial.test[metric] for trial in self.trials]
+
+    def summary(self, metric: str) -> Summary:
+        """Mean and interval of a metric that lies in [0, 1]; the interval is cut there."""
+        found = summarise(self.values(metric))
+        return replace(found, low=max(found.low, 0.0), high=min(found.high, 1.0))
 
     @property
     def seconds(self) -> float:
@@ -119,9 +124,7 @@ def summarise(values: Sequence[float]) -> Summary:
     return Summary(mean, std, mean - reach, mean + reach)
 
 
-def _trial(
-    contender: Contender, seed: int, rates: Sequence[float], on_step: Callable[[], None] | None
-) -> Trial:
+def _trial(contender: Contender, seed: int, rates: Sequence[float], on_step: Callable[[], None] | None) -> Trial:
     task = contender.task(seed)
     if contender.steps == 0:
         model = task.build_model()

@@ -1,0 +1,19 @@
+"""The groups of rows, one file each."""
+
+from __future__ import annotations
+
+from benchmarks.speed.contest import Group
+from benchmarks.speed.groups.ap import AP
+from benchmarks.speed.groups.importing import IMPORTING
+from benchmarks.speed.groups.ndcg import NDCG
+from benchmarks.speed.groups.one_list import ONE_LIST
+from benchmarks.speed.groups.retrieval_batch import RETRIEVAL_BATCH
+from benchmarks.speed.groups.retrieval_metrics import RETRIEVAL_METRICS
+
+__all__ = ["GROUPS", "find_group"]
+
+GROUPS = (ONE_LIST, RETRIEVAL_BATCH, RETRIEVAL_METRICS, NDCG, AP, IMPORTING)
+
+
+def find_group(key: str) -> Group:
+    return next(group for group in GROUPS if group.key == key)

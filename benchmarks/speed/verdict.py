@@ -1,0 +1,73 @@
+"""Whether ours reaches the mark of a row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from benchmarks.speed.contest import Mark
+from benchmarks.speed.results import Result
+
+__all__ = ["describe", "judge"]
+
+
+def describe(mark: Mark) -> str:
+    """The mark in words."""
+    parts = [
+        "" if mark.ms is None else f"<= {mark.ms:g} ms",
+        "" if mark.times_limit is None else f"<= {mark.times_limit:g} x limit",
+        "" if mark.over_limit_ms is None else f"<= limit + {mark.over_limit_ms:g} ms",
+        "" if mark.times_faster is None else f">= {mark.times_faster[1]:g} x faster than {mark.times_faster[0]}",
+        "" if mark.peak_mib is None else f"<= {mark.peak_mib:g} MiB",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def judge(mark: Mark, row: Sequence[Result]) -> str:
+    """ "met", or "missed" with the figures and the reason, or which figure is lacking.
+
+    A time in milliseconds belongs to the machine it was set on. Where it is missed and the anchor ran, the verdict also
+    says what the ratio to the anchor makes of it.
+    """
+    times = {result.contender: result.ms for result in row if result.ms is not None}
+    ours = next((result for result in row if result.role == "ours" and result.ms is not None), None)
+    limit = next((result.ms for result in row if result.role == "limit" and result.ms is not None), None)
+    if ours is None or ours.ms is None:
+        return "not measured"
+    missed, lacking = [], []
+    if mark.ms is not None and ours.ms > mark.ms:
+        missed.append(f"{ours.ms:.3g} ms{_by_ratio(mark, ours.ms, times)}")
+    if mark.times_limit is not None:
+        if limit is None:
+            lacking.append("limit")
+        elif ours.ms > mark.times_limit * limit:
+            missed.append(f"{ours.ms / limit:.2f} x limit")
+    if mark.over_limit_ms is not None:
+        if limit is None:
+            lacking.append("limit")
+        elif ours.ms - limit > mark.over_limit_ms:
+            missed.append(f"limit + {ours.ms - limit:.0f} ms")
+    if mark.times_faster is not None:
+        name, factor = mark.times_faster
+        if name not in times:
+            lacking.append(name)
+        elif times[name] < factor * ours.ms:
+            missed.append(f"{times[name] / ours.ms:.0f} x faster than {name}")
+    if mark.peak_mib is not None:
+        if ours.peak_mib is None:
+            lacking.append("memory")
+        elif ours.peak_mib > mark.peak_mib:
+            missed.append(f"{ours.peak_mib:.0f} MiB")
+    without = f" (not measured: {', '.join(lacking)})" if lacking else ""
+    if not missed:
+        return f"met{without}"
+    reason = f": {mark.why_missed}" if mark.why_missed else ""
+    return f"missed, {', '.join(missed)}{reason}{without}"
+
+
+def _by_ratio(mark: Mark, ms: float, times: dict[str, float]) -> str:
+    if mark.anchor is None or mark.ms is None or mark.anchor[0] not in times:
+        return ""
+    name, then = mark.anchor
+    slower = times[name] / then
+    verdict = "met" if ms <= mark.ms * slower else "missed"
+    return f" ({name} took {slower:.2f} x its time when the mark was set; by ratio to it {verdict})"

@@ -1,0 +1,5 @@
+"""The command line program `rankwise`."""
+
+from rankwise.cli.main import main
+
+__all__ = ["main"]

@@ -1,0 +1,76 @@
+"""The commands and their arguments; what they do is in files of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rankwise.registry import nearest
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    name="rankwise",
+    help="Train models directly for the ranking metric they are judged by.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        from rankwise import __version__
+
+        print(f"rankwise {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and end.", is_eager=True, callback=_print_version)
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the whole traceback of an error.")] = False,
+) -> None:
+    """Train models directly for the ranking metric they are judged by."""
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Where to write the report, an HTML file.")] = Path("report.html"),
+    seeds: Annotated[
+        int, typer.Option(min=1, max=100, help="How often to repeat everything, each time on other data.")
+    ] = 5,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A short version in seconds: to see it work, not to quote.")
+    ] = False,
+) -> None:
+    """Compare losses on hand-written digits, print what came out and write a report.
+
+    Takes a minute or two and downloads nothing.
+    """
+    if not out.parent.is_dir():
+        raise typer.BadParameter(f"the folder {str(out.parent)!r} does not exist", param_hint="--out")
+    if out.is_dir():
+        raise typer.BadParameter(f"{str(out)!r} is a folder; expected the name of a file", param_hint="--out")
+    from rankwise.cli.demo import show_demo
+
+    show_demo(out, seeds=seeds, quick=quick)
+
+
+@app.command("list")
+def list_(
+    kind: Annotated[
+        str | None, typer.Argument(help="losses, metrics or samplers; all by default.", show_default=False)
+    ] = None,
+) -> None:
+    """List the losses, metrics and batch samplers by name, one line each."""
+    from rankwise.cli.listing import KINDS, show_list
+
+    if kind is not None and kind not in KINDS:
+        raise typer.BadParameter(f"unknown kind {kind!r}{nearest(kind, KINDS)}", param_hint="list")
+    show_list(kind)

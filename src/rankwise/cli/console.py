@@ -1,0 +1,71 @@
+"""Tables and progress bars that read well on a terminal and in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+__all__ = ["print_paragraph", "print_table", "progress_bar"]
+
+_UNBROKEN = 1000  # characters in a line
+
+
+def print_table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: bool, strong: int | None = None
+) -> None:
+    """Print a table to stdout, without control codes when that is not a terminal.
+
+    Args:
+        title: the line above it.
+        columns: their heads.
+        rows: cells of text, never read as markup.
+        numbers: whether all columns but the first hold numbers, set to the right.
+        strong: the row to stand out, if any.
+    """
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim")
+    for position, column in enumerate(columns):
+        right = numbers and position > 0
+        table.add_column(Text(column), justify="right" if right else "left", no_wrap=right or position == 0)
+    for position, row in enumerate(rows):
+        table.add_row(*map(Text, row), style="bold" if position == strong else "")
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        # For programs and files: one row is one line, whatever its length.
+        console.width = _UNBROKEN
+    _print(console, Text(title, style="bold"), table, "")
+
+
+def print_paragraph(text: str) -> None:
+    """Print text to stdout, broken into lines of at most 80 characters."""
+    console = Console(highlight=False)
+    console.width = min(80, console.width)
+    _print(console, Text(text))
+
+
+def progress_bar() -> Progress:
+    """A progress bar on stderr; none when that is not a terminal."""
+    console = Console(stderr=True)
+    return Progress(
+        TextColumn("{task.description}", table_column=None),
+        BarColumn(bar_width=None),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+
+
+def _print(console: Console, *what: RenderableType) -> None:
+    with console.capture() as captured:
+        for each in what:
+            console.print(each)
+    for line in captured.get().splitlines():
+        print(line.rstrip())

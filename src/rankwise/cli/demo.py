@@ -1,0 +1,38 @@
+"""`rankwise demo`: run, print, write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from time import perf_counter
+
+from rankwise.cli.console import print_paragraph, print_table, progress_bar
+from rankwise.cli.extras import require
+
+__all__ = ["show_demo"]
+
+
+def show_demo(out: Path, *, seeds: int, quick: bool) -> None:
+    """Run the demonstration, print its tables and write its report to `out`."""
+    require("the demo", ("lightning_fabric", "sklearn", "jinja2", "plotly"), extra="demo")
+    import torch
+
+    from rankwise.report import Table, write_report
+    from rankwise.report.demo import demo_report, demo_sentences, eights_table, retrieval_table
+    from rankwise.training.demo import plan_demo, run_demo
+
+    torch.set_num_threads(1)  # the networks are tiny: a second thread costs more than it brings
+    started = perf_counter()
+    plan = plan_demo(seeds=seeds, quick=quick)
+    with progress_bar() as progress:
+        bar = progress.add_task("starting", total=plan.steps)
+        result = run_demo(plan, on_step=lambda name: progress.update(bar, advance=1, description=f"{name:<25}"))
+
+    def show(title: str, table: Table) -> None:
+        print_table(title, table.columns, table.rows, numbers=True, strong=table.strong)
+
+    show("Finding the eights, 12 among 612 training images (test)", eights_table(result))
+    show("Finding the same digit, 20 training images each (test)", retrieval_table(result))
+    for sentence in demo_sentences(result):
+        print_paragraph(sentence)
+    write_report(out, demo_report(result))
+    print_paragraph(f"\nReport: {out} ({perf_counter() - started:.0f} s in all)")

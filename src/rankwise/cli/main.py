@@ -1,0 +1,58 @@
+"""Where the program starts and ends: every ending is an exit code and at most one line on stderr."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from rankwise.cli.extras import MissingExtra, require
+
+__all__ = ["INTERRUPTED", "main"]
+
+INTERRUPTED = 130  # what a shell reports for a program ended by Ctrl-C
+STOPPED = "stopped by Ctrl-C; nothing was written"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program.
+
+    Args:
+        arguments: those after the program's name; by default the command line's.
+
+    Returns:
+        0 if all went well, 2 for a wrong argument, 130 after Ctrl-C, 1 for any other failure.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    try:
+        require("the command line", ("typer", "rich"), extra="train")
+        from rankwise.cli.app import app
+
+        ending = app(given, prog_name="rankwise", standalone_mode=False)
+    except KeyboardInterrupt:
+        ending = INTERRUPTED
+    except Exception as problem:
+        if "--debug" in given:
+            raise
+        return _explain(problem)
+    # Some versions of typer turn Ctrl-C into this code themselves.
+    if ending == INTERRUPTED:
+        return _end(INTERRUPTED, STOPPED)
+    return ending if isinstance(ending, int) else 0
+
+
+def _explain(problem: Exception) -> int:
+    if isinstance(problem, MissingExtra):
+        return _end(1, str(problem))
+    # The command line's own errors, in whichever of its two classes this version of typer has them.
+    message = getattr(problem, "format_message", None)
+    if message is not None:
+        return _end(getattr(problem, "exit_code", 2), f"{message().rstrip('.')} (see rankwise --help)")
+    if type(problem).__name__ == "Abort":
+        return _end(INTERRUPTED, STOPPED)
+    said = " ".join(str(problem).split()) or type(problem).__name__
+    return _end(1, f"{said} (rankwise --debug ... shows where)")
+
+
+def _end(code: int, message: str) -> int:
+    print(f"rankwise: {message}", file=sys.stderr)
+    return code
