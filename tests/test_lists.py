@@ -86,8 +86,8 @@ def test_per_list_values_come_one_per_item_for_ragged_lists():
 
 def test_compact_moves_the_chosen_to_the_front():
     values, chosen = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), torch.tensor([[0, 1, 1], [1, 0, 0]]).bool()
-    front, mask = compact(values, chosen)
-    assert front.tolist() == [[2.0, 3.0], [4.0, 0.0]]
+    index, mask = compact(chosen)
+    assert (values.gather(1, index) * mask).tolist() == [[2.0, 3.0], [4.0, 0.0]]
     assert mask.tolist() == [[True, True], [True, False]]
 
 

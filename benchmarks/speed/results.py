@@ -62,10 +62,16 @@ def _result(line: dict[str, str]) -> Result:
         return float(line[name]) if line[name] else None
 
     return Result(
-        *(line[name] for name in ("group", "row", "contender", "role")),
-        *(number(name) for name in ("ms", "best_ms", "low_ms", "high_ms")),
-        int(line["runs"]),
-        number("peak_mib"),
-        line["note"],
-        line["facts"],
+        group=line["group"],
+        row=line["row"],
+        contender=line["contender"],
+        role=line["role"],
+        ms=number("ms"),
+        best_ms=number("best_ms"),
+        low_ms=number("low_ms"),
+        high_ms=number("high_ms"),
+        runs=int(line["runs"]),
+        peak_mib=number("peak_mib"),
+        note=line["note"],
+        facts=line["facts"],
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from benchmarks.speed.agreement import disagreements
 from benchmarks.speed.contest import Contender, Group, Row, Values
@@ -55,26 +55,18 @@ def run_row(
         notes[name] = difference
         del calls[name]
     tell(f"timing {len(calls)} contenders in turns")
-    effort = plan.effort if row.seconds is None or plan.quick else _with_seconds(plan.effort, row.seconds)
+    effort = plan.effort if row.seconds is None or plan.quick else replace(plan.effort, seconds=row.seconds)
     times = interleave(calls, effort, first)
     results = []
     for contender in row.contenders:
-        found, peak, note = times.get(contender.name), None, notes[contender.name]
-        if found and plan.memory and row.memory and (contender.role == "ours" or not plan.quick):
-            tell(f"{contender.name}: memory")
-            peak, note = peak_in_new_process(group.key, row.name, contender.name)
-        results.append(
-            Result(
-                group.key,
-                row.name,
-                contender.name,
-                contender.role,
-                *(_times(found) if found else (None, None, None, None, 0)),
-                peak,
-                note,
-                facts,
-            )
-        )
+        result = Result(group.key, row.name, contender.name, contender.role, note=notes[contender.name], facts=facts)
+        if contender.name in times:
+            result = _with_times(result, times[contender.name])
+            if plan.memory and row.memory and (contender.role == "ours" or not plan.quick):
+                tell(f"{contender.name}: memory")
+                peak, note = peak_in_new_process(group.key, row.name, contender.name)
+                result = replace(result, peak_mib=peak, note=note)
+        results.append(result)
     return results
 
 
@@ -87,14 +79,11 @@ def _first_run(contender: Contender, inputs: object) -> tuple[Callable[[], objec
         return call, time.perf_counter() - start, value
 
 
-def _times(found: Times) -> tuple[float, float, float, float, int]:
-    return found.median_ms, found.best_ms, *found.quartiles_ms, len(found.runs)
+def _with_times(result: Result, found: Times) -> Result:
+    low, high = found.quartiles_ms
+    return replace(result, ms=found.median_ms, best_ms=found.best_ms, low_ms=low, high_ms=high, runs=len(found.runs))
 
 
 def _ours_last(row: Row, values: dict[str, Values]) -> dict[str, Values]:
     """The first in the table that is not ours is what the others are held to."""
     return dict(sorted(values.items(), key=lambda item: row.contender(item[0]).role == "ours"))
-
-
-def _with_seconds(effort: Effort, seconds: float) -> Effort:
-    return Effort(effort.rounds, seconds, effort.at_least, effort.patience, effort.turn)

@@ -165,16 +165,16 @@ def pack(
     return _pack_ragged(scores, labels, mask, weights, ids)
 
 
-def compact(values: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
-    """The `chosen` items of each list moved to the front: ((Q, M), mask (Q, M)), M the largest number chosen.
+def compact(chosen: Tensor) -> tuple[Tensor, Tensor]:
+    """Where the `chosen` (Q, L) items of each list stand: index (Q, M) and mask (Q, M), M the largest number chosen.
 
-    Differentiable in `values`.
+    `values.gather(1, index)` then holds the chosen values of each list at the front, and any value outside the mask.
     """
-    counts = chosen.sum(1)
+    rows, places = chosen.nonzero(as_tuple=True)
+    counts = torch.bincount(rows, minlength=len(chosen))
     width = int(counts.max()) if counts.numel() else 0
-    mask = torch.arange(width, device=values.device) < counts[:, None]
-    out = values.new_zeros(mask.shape).masked_scatter(mask, values[chosen])
-    return out, mask
+    mask = torch.arange(width, device=chosen.device) < counts[:, None]
+    return torch.zeros_like(mask, dtype=torch.int64).masked_scatter(mask, places), mask
 
 
 def reduce_lists(

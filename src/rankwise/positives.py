@@ -71,7 +71,7 @@ def locate(keys: Tensor, own: Tensor, valid: Tensor, size: Tensor, *, pessimisti
 
 def locate_dense(relevant: Tensor, weights: Tensor, start: Tensor, end: Tensor) -> Positives:
     """The same from sorted lists: what is relevant, what it weighs, and the bounds of its tie group, (Q, L) each."""
-    place, valid = compact(torch.arange(relevant.shape[1], device=relevant.device).expand(relevant.shape), relevant)
+    place, valid = compact(relevant)
     own_start, own_end = start.gather(1, place), end.gather(1, place)
     own_weights = weights.gather(1, place) * valid
     items, hits = pad(weights.cumsum(1), (1, 0)), pad((weights * relevant).cumsum(1), (1, 0))

@@ -40,7 +40,10 @@ class Pieces:
 
 
 class Surrogate(Protocol):
-    """An elementwise surrogate. To spare memory traffic `value` and `slope` may overwrite what they are given."""
+    """An elementwise surrogate. Value and slope are 0 at infinity, and finite elsewhere.
+
+    To spare memory traffic `value` and `slope` may overwrite what they are given.
+    """
 
     @property
     def pieces(self) -> Pieces | None:
@@ -74,8 +77,8 @@ class OneSidedHuber:
     # With y = 1 - x/tau and c = y cut to [0, 1]: the value is c (2y - c), the slope -2c/tau.
 
     def value(self, x: Tensor) -> Tensor:
-        y = x.mul_(-1 / self.tau).add_(1.0)
-        cut = y.clamp(0.0, 1.0)
+        y = x.mul_(-1 / self.tau).add_(1.0).clamp_min_(0.0)
+        cut = y.clamp_max(1.0)
         return y.mul_(2.0).sub_(cut).mul_(cut)
 
     def slope(self, x: Tensor) -> Tensor:

@@ -149,14 +149,17 @@ def test_the_table_shows_ratios_marks_and_notes():
     [
         (Mark(ms=2), "met"),
         (Mark(ms=1, why_missed="it sorts twice"), "missed, 2 ms: it sorts twice"),
-        (Mark(ms=1, anchor=("plain", 2.0)), "missed, 2 ms (plain took 3.00 x its time when the mark was set; by ratio to it met)"),
+        (
+            Mark(ms=1, anchor=("plain", 2.0)),
+            "missed, 2 ms (plain took 3.00 x its time when the mark was set; by ratio to it met)",
+        ),
         (Mark(times_limit=1.5), "missed, 2.00 x limit"),
         (Mark(over_limit_ms=1), "met"),
         (Mark(times_faster=("plain", 4)), "missed, 3 x faster than plain"),
         (Mark(times_faster=("other", 4)), "met (not measured: other)"),
         (Mark(peak_mib=10), "missed, 10 MiB"),
     ],
-)  # fmt: skip
+)
 def test_marks_are_judged(mark, verdict):
     assert judge(mark, ROW) == verdict
 
@@ -183,7 +186,7 @@ def test_names_in_the_table_are_unique():
 
 
 @pytest.mark.parametrize("group", [group for group in GROUPS if group.key != "import"], ids=lambda group: group.key)
-def test_contenders_agree_on_small_problems(group, monkeypatch):
+def test_contenders_agree_on_small_problems(group):
     for row in group.rows[:1]:
         small = Row(row.name, row.small, row.small, row.contenders, tolerance=row.tolerance, memory=False)
         results = run_row(group, small, BRIEF)

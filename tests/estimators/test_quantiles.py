@@ -93,3 +93,8 @@ def test_a_list_without_positives_leaves_its_group_as_it_is():
     tracker(torch.tensor([[1.0]]), torch.tensor([True]), torch.tensor([3]))
     after = tracker(torch.tensor([[9.0]]), torch.tensor([False]), torch.tensor([3]))
     assert after.tolist() == [[1.0]]
+
+
+def test_loading_a_state_that_has_seen_nothing_warns():
+    with pytest.warns(UserWarning, match="has seen nothing"):
+        QuantileTracker().load_state_dict(QuantileTracker().state_dict())

@@ -58,11 +58,6 @@ def test_state_of_another_width_is_refused():
     assert len(wide) == 0
 
 
-def test_loading_a_state_that_has_seen_nothing_warns():
-    with pytest.warns(UserWarning, match="has seen nothing"):
-        IdTable(width=1).load_state_dict(IdTable(width=1).state_dict())
-
-
 def test_rows_stay_exact_when_the_module_is_cast_to_half():
     table = IdTable(width=1)
     table.update(torch.tensor([1]), torch.tensor([[1.0001]]), 0.1)

@@ -71,7 +71,8 @@ def _sorted_plainly(positives: Tensor, negatives: Tensor) -> Tensor:
     first, second = torch.nn.functional.pad(powers, (1, 0))
     gap = 1 - positives.double()
     count = torch.searchsorted(-best.detach(), gap.detach())
-    return (count * gap.square() + 2 * gap * first[count] + second[count]).float()
+    sums: Tensor = count * gap.square() + 2 * gap * first[count] + second[count]
+    return sums.float()
 
 
 def _contenders(all_pairs: str = "") -> tuple[Contender, ...]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -56,6 +59,14 @@ class QuantileTracker(nn.Module):
             self.table.update(group_ids[present], observed[present], self.update_rate)
         remembered, known = self.table.read(group_ids)
         return torch.where(known[:, None], remembered.to(observed.dtype), observed)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
+        ids = state_dict.get(prefix + "table.ids")
+        if ids is not None and not len(ids):
+            warnings.warn(
+                "the loaded loss state has seen nothing: training continues as if from its first batch", stacklevel=2
+            )
+        super()._load_from_state_dict(state_dict, prefix, *others)
 
 
 def interpolate_quantiles(

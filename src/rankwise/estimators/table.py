@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -81,12 +80,6 @@ class IdTable(nn.Module):
         ids, rows = state_dict.get(prefix + "ids"), state_dict.get(prefix + "rows")
         if ids is not None and rows is not None and rows.shape == (len(ids), self.width):
             self.ids, self.rows = self.ids.new_empty(ids.shape), self.rows.new_empty(rows.shape)
-            if not len(ids):
-                warnings.warn(
-                    f"the loaded state {prefix.rstrip('.') or 'table'!r} has seen nothing: training continues as if "
-                    "from its first batch",
-                    stacklevel=2,
-                )
         super()._load_from_state_dict(
             state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -84,46 +86,38 @@ class AUPRCLoss(ListLoss):
         self.link = Link(link)
 
     def per_list(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
-        rate, valid = packed.map(_positive_rate)
+        sides = [_sides(lists) for lists in packed.blocks]
+        rate, valid = packed.join([side.rate for side in sides]), packed.join([side.valid for side in sides])
         prior = self.prior(rate, group_ids)
-        packed = self.link(packed, group_ids)
-        quantiles = self._quantiles(packed, valid, group_ids)
+        blocks = self.link(packed, group_ids).blocks
+        positives = [lists.scores.gather(1, side.places) for lists, side in zip(blocks, sides, strict=True)]
+        quantiles: Tensor | None = None
+        if self.tracker is not None:
+            observed = [
+                interpolate_quantiles(scores.detach(), side.mask, self.tracker.count)
+                for scores, side in zip(positives, sides, strict=True)
+            ]
+            quantiles = self.tracker(packed.join(observed), valid, group_ids)
+        values = []
+        for lists, side, scores in zip(blocks, sides, positives, strict=True):
+            recall = self._recall(scores, None if quantiles is None else quantiles[lists.positions], side.share)
+            odds = ((1 - prior) / prior)[lists.positions, None] * self._false_positives(lists, side, scores) / recall
+            # Beyond any number that matters; keeps x / (1 + x) from becoming inf / inf.
+            odds = odds.clamp_max(1e30)
+            values.append((odds / (1 + odds) * side.share).sum(1))
+        return packed.join(values), valid
 
-        def block_values(lists: Lists) -> tuple[Tensor]:
-            remembered = None if quantiles is None else quantiles[lists.positions]
-            return (self._block_values(lists, prior[lists.positions], remembered),)
-
-        return packed.map(block_values)[0], valid
-
-    def _quantiles(self, packed: PackedLists, valid: Tensor, group_ids: Tensor | None) -> Tensor | None:
-        tracker = self.tracker
-        if tracker is None:
-            return None
-
-        def observe(lists: Lists) -> tuple[Tensor]:
-            scores, mask = compact(lists.scores.detach(), _positives(lists))
-            return (interpolate_quantiles(scores, mask, tracker.count),)
-
-        quantiles: Tensor = tracker(packed.map(observe)[0], valid, group_ids)
-        return quantiles
-
-    def _block_values(self, lists: Lists, prior: Tensor, quantiles: Tensor | None) -> Tensor:
-        chosen = _positives(lists)
-        positives, mask = compact(lists.scores, chosen)
-        share = _shares(mask if lists.weights is None else compact(lists.weights, chosen)[0], positives.dtype)
-        negatives = lists.mask & ~chosen
-        false_positives = pair_sums(
+    def _false_positives(self, lists: Lists, side: _Sides, positives: Tensor) -> Tensor:
+        """The share of negatives not safely below each positive, (Q, A)."""
+        sums = pair_sums(
             positives,
             lists.scores,
             self.precision_surrogate,
-            weights=_shares(negatives if lists.weights is None else lists.weights * negatives, positives.dtype),
-            anchor_mask=mask,
+            weights=None if lists.weights is None else lists.weights.to(positives.dtype),
+            anchor_mask=side.mask,
+            other_mask=side.negatives,
         )
-        recall = self._recall(positives, quantiles, share)
-        odds = ((1 - prior) / prior)[:, None] * false_positives / recall
-        # Beyond any number that matters; keeps x / (1 + x) from becoming inf / inf.
-        odds = odds.clamp_max(1e30)
-        return (odds / (1 + odds) * share).sum(1)
+        return sums / side.negative_weight[:, None]
 
     def _recall(self, positives: Tensor, quantiles: Tensor | None, share: Tensor) -> Tensor:
         """The share of positives at or above each one, (Q, A); a positive counts for itself, so it is never 0."""
@@ -139,19 +133,39 @@ class AUPRCLoss(ListLoss):
         return floor + (1 - floor) * above
 
 
-def _positives(lists: Lists) -> Tensor:
-    return lists.mask & (lists.labels == 1)
+@dataclass(frozen=True)
+class _Sides:
+    """The positives and negatives of each list.
+
+    Attributes:
+        places, mask: (Q, A) where the positives stand; share: (Q, A) their weights, of sum 1 per list.
+        negatives: (Q, L) which items are negative; negative_weight: (Q,) their weight in all, at least tiny.
+        rate: (Q,) the share of positives; valid: (Q,) which lists have both.
+    """
+
+    places: Tensor
+    mask: Tensor
+    share: Tensor
+    negatives: Tensor
+    negative_weight: Tensor
+    rate: Tensor
+    valid: Tensor
 
 
-def _positive_rate(lists: Lists) -> tuple[Tensor, Tensor]:
-    """The share of positives in each list (Q,), and which lists have both positives and negatives."""
-    items = lists.mask.to(lists.scores.dtype) if lists.weights is None else lists.weights.to(lists.scores.dtype)
-    total, positive = items.sum(1), (items * (lists.labels == 1)).sum(1)
-    valid = (positive > 0) & (positive < total)
-    return torch.where(valid, positive / total.clamp_min(torch.finfo(items.dtype).tiny), 0.5), valid
-
-
-def _shares(weights: Tensor, dtype: torch.dtype) -> Tensor:
-    """Weights scaled to a sum of 1 per list; zeros where there are none."""
-    weights = weights.to(dtype)
-    return weights / weights.sum(1, keepdim=True).clamp_min(torch.finfo(dtype).tiny)
+def _sides(lists: Lists) -> _Sides:
+    dtype, tiny = lists.scores.dtype, torch.finfo(lists.scores.dtype).tiny
+    chosen = lists.mask & (lists.labels if lists.labels.dtype == torch.bool else lists.labels == 1)
+    negatives = lists.mask & ~chosen
+    places, mask = compact(chosen)
+    if lists.weights is None:
+        weights, negative = mask.to(dtype), negatives.sum(1).to(dtype)
+    else:
+        weights, negative = (
+            lists.weights.gather(1, places).to(dtype) * mask,
+            (lists.weights * negatives).sum(1).to(dtype),
+        )
+    positive = weights.sum(1)
+    valid = (positive > 0) & (negative > 0)
+    rate = torch.where(valid, positive / (positive + negative).clamp_min(tiny), 0.5)
+    share = weights / positive.clamp_min(tiny)[:, None]
+    return _Sides(places, mask, share, negatives, negative.clamp_min(tiny), rate, valid)

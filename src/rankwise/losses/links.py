@@ -37,6 +37,8 @@ class Link(nn.Module):
             return packed
         if self.spreads is not None:
             scale = self._scale(packed, group_ids, self.spreads)
+            if scale is None:
+                return packed
             linked = [block.scores / scale[block.positions, None].to(block.scores.dtype) for block in packed.blocks]
         else:
             linked = [getattr(torch, self.kind)(block.scores) for block in packed.blocks]
@@ -44,14 +46,28 @@ class Link(nn.Module):
         return replace(packed, blocks=tuple(blocks))
 
     @torch.no_grad()
-    def _scale(self, packed: PackedLists, group_ids: Tensor | None, spreads: IdTable) -> Tensor:
+    def _scale(self, packed: PackedLists, group_ids: Tensor | None, spreads: IdTable) -> Tensor | None:
+        """What to divide each list by (size,), or None when that is 1 for all. Only spreads beyond 1 are remembered."""
+        if not len(spreads) and all(_within_unit(block.scores) for block in packed.blocks):
+            return None
         (scale,) = packed.map(_spread)
+        scale = scale.clamp_min(1)
         if group_ids is not None:
+            known = spreads.read(group_ids)[1]
             if self.training:
-                spreads.update(group_ids, scale[:, None], self.update_rate)
+                noted = known | (scale > 1)
+                spreads.update(group_ids[noted], scale[noted, None], self.update_rate)
             remembered, known = spreads.read(group_ids)
             scale = torch.where(known, remembered[:, 0].to(scale.dtype), scale)
-        return scale.clamp_min(1)
+        return scale
+
+
+def _within_unit(scores: Tensor) -> bool:
+    """Whether all scores lie in [-1, 1]: then no spread exceeds 1, and there is no need to compute any."""
+    if not scores.numel():
+        return True
+    low, high = torch.aminmax(scores)
+    return bool(low >= -1) and bool(high <= 1)
 
 
 def _spread(lists: Lists) -> tuple[Tensor]:

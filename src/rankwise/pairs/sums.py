@@ -69,10 +69,12 @@ def pair_sums(
         method = _cheaper(surrogate, len(anchors), anchors.shape[1], others.shape[1])
     if method == "sorted" and surrogate.pieces is None:
         raise ValueError(f'method: "sorted" needs a surrogate of polynomial pieces, got {type(surrogate).__name__}')
-    if other_mask is not None:
-        if method == "sorted":
-            others = _without_filler(others, other_mask)
+    if other_mask is not None and method == "sorted":
+        others = _without_filler(others, other_mask)
         weights = other_mask.to(others.dtype) if weights is None else weights * other_mask
+    elif other_mask is not None:
+        # Every surrogate and its slope vanish where the other is infinitely far below.
+        others = others.masked_fill(~other_mask, -torch.inf)
     sums: Tensor = _PairSums.apply(anchors, others, weights, anchor_mask, surrogate, method)
     return sums
 

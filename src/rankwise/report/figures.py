@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from html import escape
 from typing import Any
@@ -18,6 +19,7 @@ __all__ = ["Look", "compare_figure", "precision_recall_figure", "progress_figure
 Look = tuple[str, str]
 
 SOLID = "solid"
+SHARES = [0, 0.2, 0.4, 0.6, 0.8, 1]
 
 
 def compare_figure(outcomes: Sequence[Outcome], looks: Sequence[Look], metric: str, name: str) -> Figure:
@@ -45,7 +47,7 @@ def compare_figure(outcomes: Sequence[Outcome], looks: Sequence[Look], metric: s
         tuple(traces),
         layout,
         alt=f"Mean {name}: {', '.join(f'{each} {mean:.2f}' for each, mean in zip(names, means, strict=True))}.",
-        caption="Large dots are means, bars their 95 % intervals, pale dots the single seeds.",
+        caption="Large dots are means, bars their 95 % intervals, small dots the single seeds.",
         height=90 + 62 * len(names),
     )
 
@@ -60,9 +62,15 @@ def precision_recall_figure(outcomes: Sequence[Outcome], looks: Sequence[Look]) 
         "xaxis": {
             "title": {"text": "recall: share of the eights found so far"},
             "range": [0, 1.005],
+            "tickvals": SHARES,
             "tickformat": ".0%",
         },
-        "yaxis": {"title": {"text": "precision: share that are eights"}, "range": [0, 1.03], "tickformat": ".0%"},
+        "yaxis": {
+            "title": {"text": "precision: share that are eights"},
+            "range": [0, 1.03],
+            "tickvals": SHARES,
+            "tickformat": ".0%",
+        },
     }
     return Figure(
         tuple(traces),
@@ -81,11 +89,12 @@ def progress_figure(outcomes: Sequence[Outcome], looks: Sequence[Look], metric: 
         steps = outcome.trials[0].history.steps[1:]
         curve = np.mean([trial.history.curve(metric)[1:] for trial in outcome.trials], axis=0)
         traces.append(_line(steps, curve.round(4).tolist(), outcome.contender.name, look))
-    ticks = [5, 10, 20, 50, 100, 200, 400]
+    ticks = [tick for tick in (5, 10, 20, 50, 100, 200, 400) if tick <= max(max(trace["x"]) for trace in traces)]
     layout = {
         "xaxis": {
             "title": {"text": "optimiser steps"},
             "type": "log",
+            "range": [math.log10(ticks[0] * 0.95), math.log10(ticks[-1] * 1.05)],
             "tickvals": ticks,
             "ticktext": list(map(str, ticks)),
         },
@@ -104,9 +113,9 @@ def progress_figure(outcomes: Sequence[Outcome], looks: Sequence[Look], metric: 
 def _row(values: list[float], summary: Summary, row: int, colour: str) -> list[dict[str, Any]]:
     seeds = {
         "x": values,
-        "y": [row] * len(values),
+        "y": [row + 0.2] * len(values),
         "mode": "markers",
-        "marker": {"color": colour, "size": 8, "opacity": 0.4},
+        "marker": {"color": colour, "size": 7, "opacity": 0.5},
         "hovertemplate": "one seed: %{x:.3f}<extra></extra>",
     }
     interval = {
