@@ -20,7 +20,7 @@ SHADES = {
     "balanced cross entropy 4x": "two longer",
     "SOPRC": "three",
 }
-LEFT, RIGHT, TOP, BOTTOM = 200.0, 450.0, 74.0, 314.0  # the panel of the means
+LEFT, RIGHT, TOP, BOTTOM = 222.0, 452.0, 74.0, 314.0  # the panel of the means
 CURVE_LEFT, CURVE_RIGHT = 540.0, 880.0  # the panel of the curves
 LOWEST = 0.5  # where the axis of the means begins
 

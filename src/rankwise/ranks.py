@@ -137,8 +137,8 @@ class RankedLists:
         if self.ties == "stable" or self.lists.weights is not None:
             weights = self.mask.double() if self.weights is None else self.weights
             return locate_dense((self.labels > 0) & (weights > 0), weights, self.start, self.end)
-        own, valid = compact(-self._scores, self.lists.labels > 0)
-        own = sort_values(own.masked_fill_(~valid, float("inf")))
+        place, valid = compact(self.lists.labels > 0)
+        own = sort_values(self._scores.gather(1, place).neg_().masked_fill_(~valid, float("inf")))
         return locate(self._keys, own, valid, self.size, pessimistic=self.ties == "pessimistic")
 
     @cached_property

@@ -69,18 +69,20 @@ def ndcg(
 def _ndcg(ranked: RankedLists, *, k: int | None, gain: Gain) -> Tensor:
     base = ranked.base or ranked
     gains = base.once(("gains", gain), lambda: _gains(base, gain)).expand(ranked.lists.mask.shape)
-    placed = ranked.once(("placed gains", gain), lambda: _expected_gains(ranked, gains))
+    ordered = ranked.once(("ordered gains", gain), lambda: gains.gather(1, ranked.order))
     ranked_weights, weights = ranked.weights, ranked.lists.weights
     if ranked_weights is None or weights is None:
         rising = ranked.once(("rising gains", gain), lambda: sort_values(gains))
         width = gains.shape[1] if k is None else min(k, gains.shape[1])
         discounts = 1 / torch.log2(torch.arange(2, width + 2, dtype=torch.float64, device=gains.device))
-        dcg, ideal = placed[:, :width] @ discounts, rising[:, rising.shape[1] - width :] @ discounts.flip(0)
+        dcg = _expected_gains(ranked, ordered, gain, width) @ discounts
+        ideal = rising[:, rising.shape[1] - width :] @ discounts.flip(0)
     else:
         order = base.once(("best first", gain), lambda: torch.argsort(gains[: len(base.size)], dim=1, descending=True))
         order = order.expand(gains.shape)
         best, best_weights = gains.gather(1, order), weights.double().gather(1, order)
-        dcg, ideal = _weighted_dcg(placed, ranked_weights, k), _weighted_dcg(best, best_weights, k)
+        dcg = _weighted_dcg(_expected_gains(ranked, ordered, gain), ranked_weights, k)
+        ideal = _weighted_dcg(best, best_weights, k)
     return torch.where(ideal > 0, dcg / ideal, float("nan"))
 
 
@@ -89,19 +91,20 @@ def _gains(ranked: RankedLists, gain: Gain) -> Tensor:
     return gains if ranked.full else gains.masked_fill(~ranked.lists.mask, 0)
 
 
-def _expected_gains(ranked: RankedLists, gains: Tensor) -> Tensor:
-    """(Q, L) the gain found at each position on average over the orders of tied items: the mean of the tie group."""
-    placed = gains.gather(1, ranked.order)
+def _expected_gains(ranked: RankedLists, ordered: Tensor, gain: Gain, width: int | None = None) -> Tensor:
+    """(Q, width) the gain at each position on average over the orders of tied items: the mean of the tie group."""
     if not ranked.tied:
-        return placed
-    group, gained = ranked.group.flatten(), placed.flatten()
+        return ordered[:, :width]
+    means = ranked.once(("means of groups", gain), lambda: _means_of_groups(ranked, ordered))
+    return means[ranked.group[:, :width]]
+
+
+def _means_of_groups(ranked: RankedLists, ordered: Tensor) -> Tensor:
+    group, gained = ranked.group.flatten(), ordered.flatten()
     if ranked.weights is None:
-        means = torch.bincount(group, gained) / torch.bincount(group)
-    else:
-        weights = ranked.weights.flatten()
-        means = torch.bincount(group, gained * weights) / torch.bincount(group, weights)
-        means = means.nan_to_num()
-    return means[ranked.group]
+        return torch.bincount(group, gained) / torch.bincount(group)
+    weights = ranked.weights.flatten()
+    return (torch.bincount(group, gained * weights) / torch.bincount(group, weights)).nan_to_num()
 
 
 def _weighted_dcg(gains: Tensor, weights: Tensor, k: int | None) -> Tensor:

@@ -1,0 +1,164 @@
+"""The program as a user meets it: exit codes, one line on stderr, plain text when piped."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import rankwise
+from rankwise.cli import main
+from rankwise.cli.listing import KINDS
+
+
+def run(*arguments, **options):
+    return subprocess.run([sys.executable, "-m", "rankwise", *arguments], capture_output=True, text=True, **options)
+
+
+def test_version(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"rankwise {rankwise.__version__}\n"
+
+
+def test_without_arguments_the_help_is_shown(capsys):
+    assert main([]) == 0
+    text = capsys.readouterr().out
+    assert "demo" in text
+    assert "list" in text
+
+
+@pytest.mark.parametrize("kind", [None, *KINDS])
+def test_list_shows_every_registered_name_with_its_summary(capsys, kind):
+    assert main(["list"] if kind is None else ["list", kind]) == 0
+    text = capsys.readouterr().out
+    lines = text.splitlines()
+    for name, registry in KINDS.items():
+        for record in registry:
+            rows = [line for line in lines if re.match(rf"{re.escape(record.name)}(\[@k\])? ", line)]
+            shown = [line for line in rows if record.summary in line and all(alias in line for alias in record.aliases)]
+            assert bool(shown) == (kind in (None, name)), record.name
+
+
+def test_list_fits_a_terminal_of_80_columns(monkeypatch, capsys):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["list"]) == 0
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+    assert max(map(len, plain.splitlines())) <= 80
+
+
+def test_piped_output_has_no_control_codes_and_no_trailing_blanks():
+    done = run("list", env={**os.environ, "TERM": "xterm-256color"})
+    assert done.returncode == 0
+    assert done.stderr == ""
+    assert "\x1b" not in done.stdout
+    assert all(line == line.rstrip() for line in done.stdout.splitlines())
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["nothing"], "No such command 'nothing'"),
+        (["list", "lossez"], "did you mean 'losses'"),
+        (["list", "losses", "more"], "more"),
+        (["demo", "--seeds", "0"], "--seeds"),
+        (["demo", "--seeds", "many"], "--seeds"),
+        (["demo", "--bad"], "--bad"),
+        (["demo", "--out", "no/such/folder/r.html"], "does not exist"),
+        (["demo", "--out", "."], "is a folder"),
+    ],
+)
+def test_wrong_arguments_give_exit_code_2_and_one_line(capsys, arguments, message):
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("rankwise: ")
+    assert err.count("\n") == 1
+    assert message in err
+
+
+def test_debug_shows_the_traceback():
+    done = run("--debug", "nothing")
+    assert done.returncode != 0
+    assert "Traceback" in done.stderr
+    assert "No such command" in done.stderr
+
+
+def test_a_failure_is_one_line(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr("rankwise.cli.demo.show_demo", _fail)
+    assert main(["demo", "--out", str(tmp_path / "r.html")]) == 1
+    assert capsys.readouterr().err == "rankwise: no space left on the device (rankwise --debug ... shows where)\n"
+
+
+@pytest.mark.parametrize(
+    "arguments, module, command",
+    [
+        (["list"], "typer", "rankwise[train]"),
+        (["demo"], "sklearn", "rankwise[demo]"),
+        (["demo"], "plotly", "rankwise[demo]"),
+    ],
+)
+def test_a_missing_extra_is_named(capsys, monkeypatch, tmp_path, arguments, module, command):
+    from rankwise.cli import extras
+
+    found = extras.find_spec
+    monkeypatch.setattr(extras, "find_spec", lambda name: None if name == module else found(name))
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 1
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert f"needs {module}: pip install '{command}'" in err
+
+
+def test_the_demo_prints_its_tables_and_writes_its_report(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert main(["demo", "--quick", "--seeds", "1"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert "\x1b" not in out
+    assert max(map(len, out.splitlines())) <= 80
+    names = [line.split("  ")[0] for line in out.splitlines() if re.search(r" \d\.\d{3} ", line)]
+    assert names == [
+        "cross entropy",
+        "balanced cross entropy",
+        "SOPRC",
+        "raw pixels",
+        "cross entropy features",
+        "SOPRC",
+    ]
+    assert os.listdir(tmp_path) == ["report.html"]
+    assert "</html>" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_ctrl_c_ends_with_one_line_and_nothing_half_written(tmp_path):
+    ready = "import sys, rankwise.training.trials as t; f = t.fit\n"
+    ready += "def g(*a, **k):\n print('training', file=sys.stderr, flush=True); return f(*a, **k)\n"
+    ready += "t.fit = g\nfrom rankwise.cli import main; sys.exit(main(['demo']))"
+    process = subprocess.Popen(
+        [sys.executable, "-c", ready], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    assert process.stderr.readline() == "training\n"
+    time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert out == ""
+    assert err.replace("training\n", "") == "rankwise: stopped by Ctrl-C; nothing was written\n"
+    assert os.listdir(tmp_path) == []
+
+
+def test_importing_the_library_imports_none_of_the_upper_floors():
+    code = "import sys, rankwise; print([m for m in sys.modules if m in {f'rankwise.{r}' for r in sys.argv[1:]}])"
+    rooms = ["data", "models", "tasks", "training", "report", "cli"]
+    done = subprocess.run([sys.executable, "-c", code, *rooms], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def _fail(*_, **__):
+    raise OSError("no space left\non the device")
