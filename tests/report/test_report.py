@@ -49,7 +49,7 @@ class Tags(HTMLParser):
 def result():
     plan = plan_demo(seeds=2, quick=True)
     short = tuple(
-        tuple(type(each)(each.name, each.note, each.task, min(each.steps, 20)) for each in contenders)
+        tuple(type(each)(each.name, each.task, min(each.steps, 20)) for each in contenders)
         for contenders in (plan.eights, plan.retrieval)
     )
     return run_demo(DemoPlan(*short, seeds=plan.seeds, rates=plan.rates[:1]))
@@ -99,7 +99,7 @@ def test_hostile_names_are_text():
 
 def test_hostile_names_are_text_within_plots(result):
     first = result.eights[0]
-    contender = type(first.contender)("<a href='x'>n</a>", "", first.contender.task, 1)
+    contender = type(first.contender)("<a href='x'>n</a>", first.contender.task, 1)
     figure = compare_figure([type(first)(contender, first.trials)], [("red", "solid")], "ap", "AP")
     assert figure.layout["yaxis"]["ticktext"] == ["&lt;a href='x'&gt;n&lt;/a&gt;"]
 

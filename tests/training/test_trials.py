@@ -26,7 +26,7 @@ class Watched(TabularTask):
 
 
 def contender(steps=10):
-    return Contender("c", "", lambda seed: Watched(load_eights(seed), loss="soprc", positives=8), steps)
+    return Contender("c", lambda seed: Watched(load_eights(seed), loss="soprc", positives=8), steps)
 
 
 def test_the_test_part_is_looked_at_once_per_seed_and_after_all_choices():

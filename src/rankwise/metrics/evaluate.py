@@ -35,7 +35,6 @@ class Evaluation:
         confidence: of the intervals.
 
     Example:
-        >>> from rankwise.metrics import evaluate
         >>> result = evaluate([.9, .8, .7, .6], [1, 0, 1, 0], ["ap", "recall@1"], bootstrap=0)
         >>> result.means
         {'ap': 0.8333333333333333, 'recall@1': 0.5}
@@ -102,7 +101,7 @@ def evaluate(
     The intervals are percentiles of the mean over lists drawn with replacement (Poisson bootstrap). For a single list
     its items are drawn instead, relevant and irrelevant alike, through the weighted metric; metrics that take no item
     weights have no interval then. There are fewer than `bootstrap` replicates, but at least 100, where 20 million
-    random numbers would not do.
+    random numbers would not do; a million items with many relevant ones still take seconds (`bootstrap=0` does not).
 
     Args:
         scores: (N,) one list, or many with `query_ids`; or (Q, L) one list per row. Any real numbers.

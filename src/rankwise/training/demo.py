@@ -60,14 +60,14 @@ def plan_demo(*, seeds: int = 5, quick: bool = False) -> DemoPlan:
         >>> [contender.name for contender in plan_demo(quick=True).eights]
         ['cross entropy', 'balanced cross entropy', 'SOPRC']
     """
-    plain = Contender("cross entropy", "batches as they come", _eights("cross-entropy", positives=None), STEPS)
-    balanced = Contender("balanced cross entropy", "8 eights in every batch", _eights("balanced-cross-entropy"), STEPS)
-    direct = Contender("SOPRC", "the same batches", _eights("soprc"), STEPS)
+    plain = Contender("cross entropy", _eights("cross-entropy", positives=None), STEPS)
+    balanced = Contender("balanced cross entropy", _eights("balanced-cross-entropy"), STEPS)
+    direct = Contender("SOPRC", _eights("soprc"), STEPS)
     eights = (plain, balanced, direct) if quick else (plain, _longer(plain), balanced, _longer(balanced), direct)
     retrieval = (
-        Contender("raw pixels", "nothing trained", _raw_pixels, 0),
-        Contender("cross entropy features", "a classifier's last layer but one", _retrieval("classifier"), STEPS),
-        Contender("SOPRC", "on the similarities in the batch", _retrieval("soprc"), STEPS),
+        Contender("raw pixels", _raw_pixels, 0),
+        Contender("cross entropy features", _retrieval("classifier"), STEPS),
+        Contender("SOPRC", _retrieval("soprc"), STEPS),
     )
     rates = (0.003, 0.03) if quick else (0.001, 0.003, 0.01, 0.03, 0.1)
     return DemoPlan(eights, retrieval, tuple(range(seeds)), rates)
@@ -96,7 +96,7 @@ def run_demo(plan: DemoPlan, *, on_step: Callable[[str], None] | None = None) ->
 
 
 def _longer(contender: Contender) -> Contender:
-    return replace(contender, name=f"{contender.name} {LONGER}x", note="given more time", steps=LONGER * STEPS)
+    return replace(contender, name=f"{contender.name} {LONGER}x", steps=LONGER * STEPS)
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,11 @@ class Contender:
 
     Attributes:
         name: as it stands in tables.
-        note: what it is, in a few words.
         task: the problem for a seed; contenders to be compared must cut the data alike for the same seed.
         steps: optimiser steps of a run.
     """
 
     name: str
-    note: str
     task: Callable[[int], Task]
     steps: int
 
