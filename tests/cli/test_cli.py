@@ -139,14 +139,14 @@ def test_ctrl_c_ends_with_one_line_and_nothing_half_written(tmp_path):
     ready = "import sys, rankwise.training.trials as t; f = t.fit\n"
     ready += "def g(*a, **k):\n print('training', file=sys.stderr, flush=True); return f(*a, **k)\n"
     ready += "t.fit = g\nfrom rankwise.cli import main; sys.exit(main(['demo']))"
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", ready], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stderr is not None
-    assert process.stderr.readline() == "training\n"
-    time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    ) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "training\n"
+        time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
     assert process.returncode == 130
     assert out == ""
     assert err.replace("training\n", "") == "rankwise: stopped by Ctrl-C; nothing was written\n"

@@ -16,6 +16,7 @@ from rankwise.report import Figure, Report, Section, Table, render_report, write
 from rankwise.report.curves import mean_precision_curve, precision_at_positives
 from rankwise.report.demo import demo_report, demo_sentences
 from rankwise.report.figures import compare_figure
+from rankwise.training import summarise
 from rankwise.training.demo import DemoPlan, plan_demo, run_demo
 
 HOSTILE = "</script><script>alert('x')</script><img src=x onerror=alert(1)>"
@@ -127,6 +128,10 @@ def test_sentences_say_what_the_numbers_say(result):
     assert f"gets {balanced:.2f}" in fuller
     wins = sum(a > b for a, b in zip(result.eights[2].values("ap"), result.eights[0].values("ap"), strict=True))
     assert f"{wins} of 2 seeds" in fuller
+    gaps = [a - b for a, b in zip(result.eights[2].values("ap"), result.eights[0].values("ap"), strict=True)]
+    gap = summarise(gaps)
+    assert f"{gap.mean:+.2f}, 95 % interval {gap.low:+.2f} to {gap.high:+.2f}" in fuller
+    assert ("not ruled out" in fuller) == (gap.low <= 0 <= gap.high)
     best = max(result.retrieval, key=lambda outcome: outcome.summary("recall@1").mean)
     assert retrieval.endswith(f"right with {best.contender.name}.")
 

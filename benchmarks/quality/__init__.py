@@ -1,0 +1,1 @@
+"""How well models rank, by loss and option: equal budgets, several seeds, choices on validation."""
