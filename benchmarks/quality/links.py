@@ -1,8 +1,8 @@
 """Which `link` should SOPRC use, for scores of which size? `python -m benchmarks.quality.links [--seeds N]`.
 
 The eights task of `rankwise demo`, the same network, its output multiplied by 1, 20 and 400: the scores a model starts
-with lie within [-1, 1], go well beyond, or far beyond. The learning rate is chosen on validation for each cell. Prints a
-Markdown table of test average precision and saves it beside this file.
+with lie within [-1, 1], go well beyond, or far beyond. The learning rate is chosen on validation for each cell.
+Prints a Markdown table of test average precision and saves it beside this file.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def main() -> None:
     for factor in FACTORS:
         cells = []
         for link in LINKS:
-            outcome = compete(Contender(link, "", _task(link, factor), STEPS), seeds=seeds, rates=RATES)
+            outcome = compete(Contender(link, _task(link, factor), STEPS), seeds=seeds, rates=RATES)
             found = outcome.summary("ap")
             cells.append(f"{found.mean:.3f} +- {found.std:.3f}")
         lines.append(f"| {factor} | " + " | ".join(cells) + " |")

@@ -117,7 +117,7 @@ DISTRIBUTIONS = {
 
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
 def test_estimate_is_unbiased_at_any_sampling_rate(name):
-    """100,000 scores at prior .1, batches of 2,000 at five sampling rates: within .015; the plain AP loss is far off."""
+    """100,000 scores, prior .1, batches of 2,000 at five sampling rates: within .015; the plain AP loss is far off."""
     draw_positive, draw_negative, (under, over) = DISTRIBUTIONS[name]
     rng = np.random.default_rng(0)
     positives, negatives = draw_positive(rng, 10_000), draw_negative(rng, 90_000)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
+
 from oracles.pairs import one_sided_huber, one_sided_tanh
 
 

@@ -15,9 +15,9 @@ class IdTable(nn.Module):
     """A table with one row of `width` numbers for every id that has been seen; ids are any int64.
 
     The rows are moving averages: `row <- (1 - update_rate) row + update_rate value`. An id's first value starts its
-    row; several values of one id in a call are averaged first. The whole state is the two buffers `ids` (sorted) and `rows`,
-    so that `.to()`, `state_dict()` and `load_state_dict()` do what they do for any module; a saved table of another
-    size loads as it is. Rows stay in float32 at least.
+    row; several values of one id in a call are averaged first. The whole state is the two buffers `ids` (sorted) and
+    `rows`, so that `.to()`, `state_dict()` and `load_state_dict()` do what they do for any module; a saved table of
+    another size loads as it is. Rows stay in float32 at least.
 
     Example:
         >>> table = IdTable(width=1)
