@@ -86,10 +86,10 @@ def test_good_labels_pass(labels, kind):
 @pytest.mark.parametrize(
     "labels, kind, error, message",
     [
-        ([0, 2, 3], "binary", ValueError, r"labels: expected 0 or 1, got 2 \(2 such of 3\)"),
+        ([0, 2, 3], "binary", ValueError, r"labels: expected 0 or 1, got 2 \(2 of 3\)"),
         ([0.0, 0.5], "binary", ValueError, "labels: expected 0 or 1, got 0.5"),
         ([-1, 1], "binary", ValueError, "labels: expected 0 or 1, got -1"),
-        ([1, -2], "grades", ValueError, r"labels: expected grades of 0 or more, got -2 \(1 such of 2\)"),
+        ([1, -2], "grades", ValueError, r"labels: expected grades of 0 or more, got -2 \(1 of 2\)"),
         ([NAN, 1.0], "grades", ValueError, "labels: expected finite numbers, got 1 NaN"),
         ([INF, 1.0], "grades", ValueError, "labels: expected finite numbers"),
         ([1j, 0j], "binary", TypeError, "labels: expected numbers, got torch.complex64"),
