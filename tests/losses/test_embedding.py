@@ -55,6 +55,12 @@ def test_references_take_the_place_of_the_batch():
     torch.testing.assert_close(value, expected)
 
 
+def test_the_batch_itself_as_reference_keeps_the_query_among_the_ranked():
+    embeddings, labels = batch()
+    loss = EmbeddingLoss(AUPRCLoss(recall="batch"), similarity="dot")
+    assert float(loss(embeddings, labels, embeddings, labels)) != float(loss(embeddings, labels))
+
+
 def test_separated_classes_cost_nothing_and_mixed_ones_much():
     labels = torch.tensor([0, 0, 1, 1])
     separated = torch.eye(2)[labels]

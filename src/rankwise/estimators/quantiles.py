@@ -56,7 +56,9 @@ class QuantileTracker(nn.Module):
         if group_ids is None:
             return observed
         if self.training:
-            self.table.update(group_ids[present], observed[present], self.update_rate)
+            rows = self.table.update(group_ids[present], observed[present], self.update_rate)
+            if len(rows) == len(observed):
+                return rows.to(observed.dtype)
         remembered, known = self.table.read(group_ids)
         return torch.where(known[:, None], remembered.to(observed.dtype), observed)
 

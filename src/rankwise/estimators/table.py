@@ -22,6 +22,9 @@ class IdTable(nn.Module):
     Example:
         >>> table = IdTable(width=1)
         >>> table.update(torch.tensor([7, -3, 7]), torch.tensor([[1.0], [5.0], [3.0]]), update_rate=0.5)
+        tensor([[2.],
+                [5.],
+                [2.]])
         >>> table.read(torch.tensor([7, 0]))
         (tensor([[2.],
                 [0.]]), tensor([ True, False]))
@@ -47,19 +50,23 @@ class IdTable(nn.Module):
         return self.rows[place].masked_fill(~known[:, None], 0), known
 
     @torch.no_grad()
-    def update(self, ids: Tensor, values: Tensor, update_rate: float) -> None:
-        """Move the rows of `ids` (Q,) towards `values` (Q, width)."""
+    def update(self, ids: Tensor, values: Tensor, update_rate: float) -> Tensor:
+        """Move the rows of `ids` (Q,) towards `values` (Q, width); gives them as they are then, (Q, width)."""
         if not len(ids):
-            return
+            return values.to(self.rows.dtype)
         distinct, inverse, counts = ids.unique(return_inverse=True, return_counts=True)
         sums = self.rows.new_zeros(len(distinct), self.width).index_add_(0, inverse, values.to(self.rows.dtype))
-        means = sums / counts[:, None]
+        now = sums / counts[:, None]
         place, known = self._find(distinct)
-        self.rows[place[known]] = self.rows[place[known]].lerp(means[known], update_rate)
-        if not bool(known.all()):
-            ids_now, order = torch.cat([self.ids, distinct[~known]]).sort()
-            self.rows = torch.cat([self.rows, means[~known]])[order]
-            self.ids = ids_now
+        if bool(known.all()):
+            now = self.rows[place].lerp(now, update_rate)
+            self.rows[place] = now
+        else:
+            now[known] = self.rows[place[known]].lerp(now[known], update_rate)
+            self.rows[place[known]] = now[known]
+            self.ids, order = torch.cat([self.ids, distinct[~known]]).sort()
+            self.rows = torch.cat([self.rows, now[~known]])[order]
+        return now[inverse]
 
     def _find(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         if not len(self):

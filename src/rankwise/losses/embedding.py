@@ -58,9 +58,9 @@ class EmbeddingLoss(nn.Module):
         embeddings, labels = _checked("", embeddings, labels)
         with torch.autocast(embeddings.device.type, enabled=False):
             queries, labels = self._ready(embeddings), gather_rows(labels)
-            if reference_embeddings is None and reference_labels is None:
+            among_themselves = reference_embeddings is None and reference_labels is None
+            if among_themselves:
                 references, reference_labels = queries, labels
-                mask = ~torch.eye(len(labels), dtype=torch.bool, device=labels.device)
             else:
                 references, reference_labels = _checked("reference_", reference_embeddings, reference_labels)
                 if references.shape[1] != queries.shape[1]:
@@ -68,8 +68,11 @@ class EmbeddingLoss(nn.Module):
                         f"reference_embeddings: expected {queries.shape[1]} numbers each, got {references.shape[1]}"
                     )
                 references, reference_labels = self._ready(references), gather_rows(reference_labels)
-                mask = torch.ones(len(labels), len(reference_labels), dtype=torch.bool, device=labels.device)
-            relevant = (labels[:, None] == reference_labels) & mask
+            relevant = labels[:, None] == reference_labels
+            mask = torch.ones_like(relevant)
+            if among_themselves:
+                relevant.fill_diagonal_(False)
+                mask.fill_diagonal_(False)
             positions = torch.arange(len(labels), device=labels.device)
             lists = Lists(queries @ references.T, relevant, mask, None, positions)
             return self.loss.on_lists(PackedLists((lists,), len(labels), labels), labels)
