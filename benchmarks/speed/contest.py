@@ -23,7 +23,7 @@ class Contender:
         name: as in the table.
         prepare: takes the inputs of the row and gives the call that is timed. Building the loss or metric object
             belongs to `prepare`, as it happens once in a program.
-        role: "ours", "peer", or "limit" (what no exact method can do without).
+        role: "ours", "peer", or "limit" (a step that an exact method could hardly do without).
         checked: whether the call returns `Values` that must agree with those of the other checked contenders.
         needs: the module it comes from, if that may be missing.
         skip: why it is not run in this row, or "".

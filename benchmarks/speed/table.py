@@ -18,7 +18,8 @@ is the median over all runs after a warm-up, forward and backward for losses, th
 ratios inside one row mean more than milliseconds.
 
 - **x ours**: the contender's time divided by ours; above 1 it is slower than ours.
-- **ours / limit**: our time divided by that of the row's limit, a step no exact method can do without.
+- **ours / limit**: our time divided by that of the row's limit: one step of torch that an exact method could hardly do
+  without. Below 1 where ours sorts faster than torch does.
 - **peak MiB**: highest resident memory during one call less that before it, in a process of its own that has made the
   inputs and solved a small problem first (`benchmarks/speed/peak.py`).
 - **runs**: how many the median is over. Contenders that should compute the same were checked to do so before they were

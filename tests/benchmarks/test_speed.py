@@ -60,10 +60,12 @@ def test_a_very_slow_contender_runs_once_after_its_warm_up():
     assert interleave({"slow": clock.run("slow", 20)}, effort, {"slow": 30}, clock)["slow"].runs == (20,)
 
 
-def test_short_calls_fill_their_turn():
+def test_short_calls_fill_their_turn_after_a_warm_up():
     clock = Clock()
-    times = interleave({"a": clock.run("a", *[1] * 8)}, Effort(rounds=2, seconds=100, turn=4), clock=clock)
-    assert times["a"].runs == (1,) * 8
+    times = interleave(
+        {"a": clock.run("a", 9, 1, 1, 1, 7, 1, 1, 1)}, Effort(rounds=2, seconds=100, turn=12), clock=clock
+    )
+    assert times["a"].runs == (1,) * 6
 
 
 def test_quartiles_of_one_run_are_that_run():

@@ -155,7 +155,7 @@ class _Sides:
 def _sides(lists: Lists) -> _Sides:
     dtype, tiny = lists.scores.dtype, torch.finfo(lists.scores.dtype).tiny
     chosen = lists.mask & (lists.labels if lists.labels.dtype == torch.bool else lists.labels == 1)
-    negatives = lists.mask & ~chosen
+    negatives = lists.mask ^ chosen
     places, mask = compact(chosen)
     if lists.weights is None:
         weights, negative = mask.to(dtype), negatives.sum(1).to(dtype)

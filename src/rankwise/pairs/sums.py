@@ -72,10 +72,7 @@ def pair_sums(
     if other_mask is not None and method == "sorted":
         others = _without_filler(others, other_mask)
         weights = other_mask.to(others.dtype) if weights is None else weights * other_mask
-    elif other_mask is not None:
-        # Every surrogate and its slope vanish where the other is infinitely far below.
-        others = others.masked_fill(~other_mask, -torch.inf)
-    sums: Tensor = _PairSums.apply(anchors, others, weights, anchor_mask, surrogate, method)
+    sums: Tensor = _PairSums.apply(anchors, others, weights, anchor_mask, other_mask, surrogate, method)
     return sums
 
 
@@ -83,8 +80,8 @@ def _cheaper(surrogate: Surrogate, lists: int, anchors: int, others: int) -> str
     """Costs in nanoseconds, measured on two CPU cores: a pair, an item of the sort, the fixed part."""
     if surrogate.pieces is None:
         return "dense"
-    dense = 2.0 * lists * anchors * others
-    by_sorting = 1_000_000 + 150.0 * lists * (anchors + others)
+    dense = 3.0 * lists * anchors * others
+    by_sorting = 650_000 + 55.0 * lists * (anchors + others)
     return "dense" if dense <= by_sorting else "sorted"
 
 
@@ -102,11 +99,15 @@ class _PairSums(torch.autograd.Function):
         others: Tensor,
         weights: Tensor | None,
         anchor_mask: Tensor | None,
+        other_mask: Tensor | None,
         surrogate: Surrogate,
         method: str,
     ) -> Tensor:
         ctx.surrogate, ctx.method = surrogate, method
         if method == "dense":
+            if other_mask is not None:
+                # Every surrogate and its slope vanish where the other is infinitely far below.
+                others = torch.where(other_mask, others, -torch.inf)
             sums = chunk_sums(anchors, others, weights, surrogate)
             ctx.save_for_backward(anchor_mask, anchors, others, weights)
         else:
@@ -130,4 +131,4 @@ class _PairSums(torch.autograd.Function):
             slopes, depths, weights, order, anchors, tail, cell, stop = saved
             pairs = SortedPairs(depths, weights, order, anchors, tail, cell, stop, ctx.surrogate.pieces)
             gradients = (grad * slopes, *pairs.gradients(grad, need_weights))
-        return *(None if g is None else g.to(grad.dtype) for g in gradients), None, None, None
+        return *(None if g is None else g.to(grad.dtype) for g in gradients), None, None, None, None
