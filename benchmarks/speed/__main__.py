@@ -7,9 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-import torch
-
-from benchmarks.speed.facts import machine_facts
+from benchmarks.speed.facts import machine_facts, thread_gain
 from benchmarks.speed.groups import GROUPS, find_group
 from benchmarks.speed.peak import THREADS
 from benchmarks.speed.results import Result, merge, read_results, write_results
@@ -19,7 +17,6 @@ from benchmarks.speed.table import render, render_group
 
 def main(arguments: list[str] | None = None) -> int:
     options = _parse(arguments)
-    torch.set_num_threads(options.threads)
     plan = QUICK if options.quick else FULL
     out = options.out or (None if options.quick else Path(__file__).parent)
     begin = time.perf_counter()
@@ -30,7 +27,12 @@ def main(arguments: list[str] | None = None) -> int:
     refused = False
     for key in options.rows:
         group = find_group(key)
-        facts = machine_facts(options.quick)
+        gain = thread_gain(options.threads)
+        if gain < 0.9:
+            tell(
+                "WARNING: the machine is busy, threads wait for each other; times mean little. Wait, or use --threads 1"
+            )
+        facts = machine_facts(gain, options.quick)
         results: list[Result] = []
         for number, row in enumerate(group.rows, 1):
             where = f"{group.key} {number}/{len(group.rows)}, {row.name}"

@@ -22,8 +22,11 @@ ratios inside one row mean more than milliseconds.
   without. Below 1 where ours sorts faster than torch does.
 - **peak MiB**: highest resident memory during one call less that before it, in a process of its own that has made the
   inputs and solved a small problem first (`benchmarks/speed/peak.py`).
-- **runs**: how many the median is over. Contenders that should compute the same were checked to do so before they were
-  timed; one that does not is refused and says so.
+- **runs**: how many the median is over. Where several runs fit into a turn of 50 ms, the first of the turn is left out,
+  for every contender: it pays for the caches its neighbour swept.
+
+Contenders that should compute the same were checked to do so before they were timed; one that does not is refused and
+says so.
 """
 
 

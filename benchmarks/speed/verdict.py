@@ -25,8 +25,8 @@ def describe(mark: Mark) -> str:
 def judge(mark: Mark, row: Sequence[Result]) -> str:
     """ "met", or "missed" with the figures and the reason, or which figure is lacking.
 
-    A time in milliseconds belongs to the machine it was set on. Where it is missed and the anchor ran, the verdict also
-    says what the ratio to the anchor makes of it.
+    A time in milliseconds belongs to the machine it was set on. Where the anchor ran, the verdict also says what the
+    ratio to it makes of the mark, met or missed alike.
     """
     times = {result.contender: result.ms for result in row if result.ms is not None}
     ours = next((result for result in row if result.role == "ours" and result.ms is not None), None)
@@ -35,7 +35,8 @@ def judge(mark: Mark, row: Sequence[Result]) -> str:
         return "not measured"
     missed, lacking = [], []
     if mark.ms is not None and ours.ms > mark.ms:
-        missed.append(f"{ours.ms:.3g} ms{_by_ratio(mark, ours.ms, times)}")
+        missed.append(f"{ours.ms:.3g} ms")
+    ratio = _by_ratio(mark, ours.ms, times)
     if mark.times_limit is not None:
         if limit is None:
             lacking.append("limit")
@@ -59,9 +60,9 @@ def judge(mark: Mark, row: Sequence[Result]) -> str:
             missed.append(f"{ours.peak_mib:.0f} MiB")
     without = f" (not measured: {', '.join(lacking)})" if lacking else ""
     if not missed:
-        return f"met{without}"
+        return f"met{ratio}{without}"
     reason = f": {mark.why_missed}" if mark.why_missed else ""
-    return f"missed, {', '.join(missed)}{reason}{without}"
+    return f"missed, {', '.join(missed)}{ratio}{reason}{without}"
 
 
 def _by_ratio(mark: Mark, ms: float, times: dict[str, float]) -> str:
