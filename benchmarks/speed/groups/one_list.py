@@ -103,7 +103,7 @@ def _row(positives: int, negatives: int, mark: Mark, all_pairs: str = "") -> Row
 
 
 _ANCHOR = "squared hinge, all pairs, plain torch"
-_FIXED_COST = "several hundred small torch calls a step (checks, quantiles, running spread), not the pairs"
+_FIXED_COST = "probably the several hundred small torch calls a step (checks, quantiles, spread); not tested"
 
 ONE_LIST = Group(
     key="one-list",

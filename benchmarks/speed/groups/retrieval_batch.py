@@ -125,8 +125,8 @@ def _row(size: int, ms: float, plain_ms: float, why_missed: str = "") -> Row:
 
 
 _ANCHOR = "Smooth-AP over positive rows, plain torch"
-_FIXED_COST = "several hundred small torch calls a step (masks, quantiles, the state of the classes)"
-_PASSES = "passes over the B x B similarities and their masks; the product is about a fifth of the step"
+_FIXED_COST = "probably the several hundred small torch calls a step (masks, quantiles, state); not tested"
+_PASSES = "probably the passes over the B x B similarities and their masks beside the product; not tested"
 
 RETRIEVAL_BATCH = Group(
     key="retrieval-batch",

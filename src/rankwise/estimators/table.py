@@ -56,7 +56,7 @@ class IdTable(nn.Module):
             return values.to(self.rows.dtype)
         distinct, inverse, counts = ids.unique(return_inverse=True, return_counts=True)
         sums = self.rows.new_zeros(len(distinct), self.width).index_add_(0, inverse, values.to(self.rows.dtype))
-        now = sums / counts[:, None]
+        now: Tensor = sums / counts[:, None]
         place, known = self._find(distinct)
         if bool(known.all()):
             now = self.rows[place].lerp(now, update_rate)
