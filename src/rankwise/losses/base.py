@@ -63,10 +63,9 @@ class ListLoss(nn.Module):
         if world_size() > 1:
             if mask is None and scores.ndim == 2:
                 mask = torch.ones_like(scores, dtype=torch.bool)
-            given = (scores, labels, query_ids, mask, weights, group_ids)
-            scores, labels, query_ids, mask, weights, group_ids = (  # type: ignore[assignment]
-                None if t is None else gather_rows(check_tensor("ids", t)) for t in given
-            )
+            scores, labels = gather_rows(scores), gather_rows(labels)
+            query_ids, mask = _gather("query_ids", query_ids), _gather("mask", mask)
+            weights, group_ids = _gather("weights", weights), _gather("group_ids", group_ids)
         with torch.autocast(scores.device.type, enabled=False):
             if scores.dtype in (torch.float16, torch.bfloat16):
                 scores = scores.float()
@@ -87,3 +86,7 @@ class ListLoss(nn.Module):
     def per_list(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
         """Value of each list (size,), finite everywhere, and on which lists it is defined (size,)."""
         raise NotImplementedError
+
+
+def _gather(name: str, given: object) -> Tensor | None:
+    return None if given is None else gather_rows(check_tensor(name, given))
