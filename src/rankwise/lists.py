@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -31,6 +32,8 @@ class Lists:
         scores: (Q, L), labels: (Q, L), mask: (Q, L) boolean.
         weights: (Q, L) item weights, or None when every item counts once.
         positions: (Q,) where each of these lists stands among all lists of the batch.
+        sample_ids: (Q, L) the ids of the items, or None.
+        previous_scores: (Q, L) the scores of the same items under the weights before the last step, or None.
     """
 
     scores: Tensor
@@ -38,6 +41,8 @@ class Lists:
     mask: Tensor
     weights: Tensor | None
     positions: Tensor
+    sample_ids: Tensor | None = None
+    previous_scores: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -95,6 +100,8 @@ def pack(
     query_ids: object = None,
     mask: object = None,
     weights: object = None,
+    sample_ids: object = None,
+    previous_scores: object = None,
     lists: str = "rows",
 ) -> PackedLists:
     """Pack what a caller passes into lists.
@@ -106,6 +113,8 @@ def pack(
             list, (Q,).
         mask: the shape of `scores`, False where there is no item.
         weights: the shape of `scores`, item weights of 0 or more; an item of weight 0 is as good as absent.
+        sample_ids: the shape of `scores`, which item each is: any integers.
+        previous_scores: the shape of `scores`, what the same items scored before the last step.
         lists: "rows" takes (Q, L) as Q lists; "columns" takes (B, C) as C lists of B items, list c having the
             id c (the classes of a multi-label problem).
 
@@ -126,6 +135,11 @@ def pack(
     labels = _beside("labels", labels, scores)
     weights = None if weights is None else _beside("weights", weights, scores)
     mask = None if mask is None else _beside("mask", mask, scores)
+    if sample_ids is not None:
+        sample_ids = _beside("sample_ids", check_ids("sample_ids", sample_ids), scores)
+    if previous_scores is not None:
+        previous_scores = _beside("previous_scores", previous_scores, scores).to(scores.dtype)
+        check_finite("previous_scores", previous_scores, mask)
     if mask is not None:
         if mask.dtype != torch.bool:
             raise TypeError(f"mask: expected booleans, got {mask.dtype}")
@@ -138,31 +152,23 @@ def pack(
             raise ValueError(f"weights: expected numbers of 0 or more, got {weights.min().item():g}")
         mask = weights > 0 if mask is None else mask & (weights > 0)
 
+    items = _Items(scores, labels, mask, weights, sample_ids, previous_scores)
     if scores.ndim == 2 and lists == "columns":
         if query_ids is not None:
             raise ValueError('query_ids: expected None with lists="columns" (a column is its own id), got ids')
-        columns = torch.arange(scores.shape[1], device=scores.device)
-        return _one_block(
-            scores.T, labels.T, None if mask is None else mask.T, None if weights is None else weights.T, columns
-        )
+        return _one_block(items.each(lambda t: t.T), torch.arange(scores.shape[1], device=scores.device))
     if query_ids is None:
         if scores.ndim == 2:
-            return _one_block(scores, labels, mask, weights, None)
+            return _one_block(items, None)
         itself = torch.zeros(1, dtype=torch.int64, device=scores.device)
-        return _one_block(
-            scores[None],
-            labels[None],
-            None if mask is None else mask[None],
-            None if weights is None else weights[None],
-            itself,
-        )
+        return _one_block(items.each(lambda t: t[None]), itself)
 
     ids = check_ids("query_ids", query_ids).to(scores.device)
     if scores.ndim == 2:
         check_same_shape("query_ids", ids, "one id per list", scores.shape[:1])
-        return _one_block(scores, labels, mask, weights, ids)
+        return _one_block(items, ids)
     check_same_shape("query_ids", ids, "scores", scores.shape)
-    return _pack_ragged(scores, labels, mask, weights, ids)
+    return _pack_ragged(items, ids)
 
 
 def compact(chosen: Tensor) -> tuple[Tensor, Tensor]:
@@ -213,35 +219,53 @@ def _beside(name: str, value: object, scores: Tensor) -> Tensor:
     return tensor
 
 
-def _one_block(
-    scores: Tensor, labels: Tensor, mask: Tensor | None, weights: Tensor | None, ids: Tensor | None
-) -> PackedLists:
-    if mask is None:
-        mask = torch.ones(scores.shape, dtype=torch.bool, device=scores.device)
-    else:
-        scores, labels = scores.masked_fill(~mask, 0), labels.masked_fill(~mask, 0)
-        weights = None if weights is None else weights.masked_fill(~mask, 0)
+class _Items(NamedTuple):
+    """What a caller says of items, all of one shape."""
+
+    scores: Tensor
+    labels: Tensor
+    mask: Tensor | None
+    weights: Tensor | None
+    sample_ids: Tensor | None
+    previous_scores: Tensor | None
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> _Items:
+        """The same change to all that is there."""
+        scores, labels, *others = self
+        return _Items(change(scores), change(labels), *(None if t is None else change(t) for t in others))
+
+    def lists(self, mask: Tensor, positions: Tensor) -> Lists:
+        """As lists, with zeros outside `mask`."""
+        scores, labels, _, weights, sample_ids, previous = self.each(lambda t: t.masked_fill(~mask, 0))
+        return Lists(scores, labels, mask, weights, positions, sample_ids, previous)
+
+
+def _one_block(items: _Items, ids: Tensor | None) -> PackedLists:
+    scores = items.scores
     positions = torch.arange(len(scores), device=scores.device)
-    return PackedLists((Lists(scores, labels, mask, weights, positions),), len(scores), ids)
+    if items.mask is None:
+        everything = torch.ones(scores.shape, dtype=torch.bool, device=scores.device)
+        block = Lists(
+            scores, items.labels, everything, items.weights, positions, items.sample_ids, items.previous_scores
+        )
+    else:
+        block = items.lists(items.mask, positions)
+    return PackedLists((block,), len(scores), ids)
 
 
-def _pack_ragged(
-    scores: Tensor, labels: Tensor, mask: Tensor | None, weights: Tensor | None, query_ids: Tensor
-) -> PackedLists:
+def _pack_ragged(items: _Items, query_ids: Tensor) -> PackedLists:
     ids, list_of_item, lengths = query_ids.unique(return_inverse=True, return_counts=True)
     by_list = torch.argsort(list_of_item, stable=True)
     starts = lengths.cumsum(0) - lengths
     blocks = []
     for positions in _similar_lengths(lengths):
         width = int(lengths[positions].max())
-        slots = torch.arange(width, device=scores.device)
+        slots = torch.arange(width, device=ids.device)
         real = slots < lengths[positions, None]
-        items = by_list[torch.where(real, starts[positions, None] + slots, 0)]
-        present = real if mask is None else real & mask[items]
-        block_scores, block_labels = (t[items].masked_fill(~present, 0) for t in (scores, labels))
-        block_weights = None if weights is None else weights[items].masked_fill(~present, 0)
-        blocks.append(Lists(block_scores, block_labels, present, block_weights, positions))
-    return PackedLists(tuple(blocks), len(ids), ids, list_of_item, tuple(scores.shape))
+        places = by_list[torch.where(real, starts[positions, None] + slots, 0)]
+        placed = items.each(lambda t, places=places: t[places])  # type: ignore[misc]
+        blocks.append(placed.lists(real if placed.mask is None else real & placed.mask, positions))
+    return PackedLists(tuple(blocks), len(ids), ids, list_of_item, tuple(items.scores.shape))
 
 
 def _similar_lengths(lengths: Tensor) -> list[Tensor]:

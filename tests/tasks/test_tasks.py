@@ -18,22 +18,22 @@ DIGITS = load_digit_retrieval(seed=0)
 
 def test_batches_hold_the_promised_positives():
     task = TabularTask(EIGHTS, loss="soprc", batch_size=40, positives=5)
-    counts = {(len(labels), int(labels.sum())) for _, labels in task.train_loader(seed=0)}
+    counts = {(len(labels), int(labels.sum())) for _, labels, *_ in task.train_loader(seed=0)}
     assert counts == {(40, 5)}
 
 
 def test_shuffled_batches_show_a_row_at_most_once_per_pass():
     task = TabularTask(EIGHTS, loss="cross-entropy", batch_size=64)
     batches = list(task.train_loader(seed=0))
-    rows = torch.cat([features for features, _ in batches])
-    assert [len(labels) for _, labels in batches] == [64] * 9
+    rows = torch.cat([features for features, *_ in batches])
+    assert [len(labels) for _, labels, *_ in batches] == [64] * 9
     known = torch.unique(EIGHTS.train.features, dim=0, return_counts=True)[1].max()
     assert torch.unique(rows, dim=0, return_counts=True)[1].max() <= known
 
 
 def test_retrieval_batches_hold_the_promised_classes():
     task = RetrievalTask(DIGITS, loss="soprc", classes=4, samples_per_class=3)
-    for _, labels in task.train_loader(seed=0):
+    for _, labels, *_ in task.train_loader(seed=0):
         assert sorted(torch.bincount(labels, minlength=10).tolist()) == [0] * 6 + [3] * 4
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,7 +12,20 @@ from torch.utils.data import Dataset
 
 __all__ = ["Part", "Split", "cut_by_class"]
 
-Batch = tuple[Tensor, Tensor]
+
+class Batch(NamedTuple):
+    """Some rows of a part.
+
+    Attributes:
+        features: (B, D); labels: (B,).
+        sample_ids: (B,) where the rows stand in the part.
+        query_ids: (B,) the list each row belongs to, or None if all rows are one list.
+    """
+
+    features: Tensor
+    labels: Tensor
+    sample_ids: Tensor
+    query_ids: Tensor | None
 
 
 @dataclass(frozen=True)
@@ -20,29 +34,33 @@ class Part(Dataset[Batch]):
 
     Attributes:
         features: (N, D).
-        labels: (N,) integers: 0 and 1, or classes.
+        labels: (N,) 0 and 1, classes, or grades of relevance.
+        query_ids: (N,) any integers, the list each row belongs to; None if all rows are one list.
     """
 
     features: Tensor
     labels: Tensor
+    query_ids: Tensor | None = None
 
     def __post_init__(self) -> None:
-        if self.labels.dim() != 1 or len(self.features) != len(self.labels):
-            raise ValueError(
-                f"labels: expected shape (N,) with one label for each of the {len(self.features)} rows, "
-                f"got {tuple(self.labels.shape)}"
-            )
+        for name, values in (("labels", self.labels), ("query_ids", self.query_ids)):
+            if values is not None and (values.dim() != 1 or len(self.features) != len(values)):
+                raise ValueError(
+                    f"{name}: expected shape (N,) with one for each of the {len(self.features)} rows, "
+                    f"got {tuple(values.shape)}"
+                )
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def __getitem__(self, index: int) -> Batch:
-        return self.features[index], self.labels[index]
+        return self.__getitems__([index])
 
     def __getitems__(self, indices: Sequence[int]) -> Batch:
         # A DataLoader asks this for a whole batch: one gather instead of N small ones and a stack.
-        chosen = torch.as_tensor(indices)
-        return self.features[chosen], self.labels[chosen]
+        rows = torch.as_tensor(indices)
+        query_ids = None if self.query_ids is None else self.query_ids[rows]
+        return Batch(self.features[rows], self.labels[rows], rows, query_ids)
 
 
 @dataclass(frozen=True)

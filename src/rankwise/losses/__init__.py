@@ -6,6 +6,7 @@ from typing import Any
 
 from rankwise.losses.auprc import AUPRCLoss
 from rankwise.losses.base import ListLoss
+from rankwise.losses.catalogue import RECORDS
 from rankwise.losses.combined import Combined
 from rankwise.losses.embedding import EmbeddingLoss
 from rankwise.losses.priors import GroupPrior, Prior, PriorSchedule, class_prior, data_prior
@@ -31,41 +32,8 @@ __all__ = [
 ]
 
 LOSSES: Registry[LossRecord] = Registry("loss")
-LOSSES.add(
-    LossRecord(
-        name="auprc",
-        aliases=("soprc",),
-        summary="average precision (area under the precision-recall curve), from batches of any composition",
-        build=AUPRCLoss,
-        paper="Wen et al., NeurIPS 2022 (SOPRC)",
-    )
-)
-LOSSES.add(
-    LossRecord(
-        name="semi-variance",
-        summary="add-on: pulls low positives and high negatives towards the mean of their kind",
-        build=SemiVariance,
-        paper="Wen et al., NeurIPS 2022, equation (9)",
-    )
-)
-LOSSES.add(
-    LossRecord(
-        name="cross-entropy",
-        aliases=("ce",),
-        summary="rival: binary cross entropy of logits",
-        build=CrossEntropyLoss,
-        shift_invariant=False,
-    )
-)
-LOSSES.add(
-    LossRecord(
-        name="balanced-cross-entropy",
-        aliases=("balanced-ce",),
-        summary="rival: binary cross entropy with positives and negatives weighing the same",
-        build=BalancedCrossEntropyLoss,
-        shift_invariant=False,
-    )
-)
+for _record in RECORDS:
+    LOSSES.add(_record)
 
 
 def create_loss(name: str, **options: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from rankwise.checks import check_choice, check_ids, check_labels, check_same_shape, check_tensor
+from rankwise.checks import check_choice, check_ids, check_labels, check_tensor
 from rankwise.distributed import gather_rows, world_size
 from rankwise.lists import PackedLists, pack, reduce_lists
 
@@ -15,7 +15,7 @@ __all__ = ["ListLoss"]
 class ListLoss(nn.Module):
     """A loss over lists. A subclass says what lists cost (`per_list`) and which labels it takes.
 
-    Called as `loss(scores, labels, *, query_ids, sample_ids, mask, weights, group_ids)`:
+    Called as `loss(scores, labels, *, query_ids, sample_ids, mask, weights, previous_scores, group_ids)`:
 
     Args:
         scores: (N,) one list, or many ragged ones with `query_ids` (N,); or (Q, L), one list per row (per column with
@@ -25,6 +25,8 @@ class ListLoss(nn.Module):
         sample_ids: the shape of `scores`; only losses that remember single items use them.
         mask: the shape of `scores`, False where there is no item.
         weights: the shape of `scores`, item weights; 0 is as good as absent.
+        previous_scores: the shape of `scores`, what the same items scored under the weights before the last step; only
+            losses with a variance-reduced memory use them.
         group_ids: which lists share what the loss remembers, shaped like `query_ids`; each list is its own group by
             default. Rows without any ids are strangers: nothing is remembered of them.
 
@@ -55,21 +57,31 @@ class ListLoss(nn.Module):
         sample_ids: Tensor | None = None,
         mask: Tensor | None = None,
         weights: Tensor | None = None,
+        previous_scores: Tensor | None = None,
         group_ids: Tensor | None = None,
     ) -> Tensor:
         scores, labels = check_tensor("scores", scores), check_tensor("labels", labels)
-        if sample_ids is not None:
-            check_same_shape("sample_ids", check_ids("sample_ids", sample_ids), "scores", scores.shape)
         if world_size() > 1:
             if mask is None and scores.ndim == 2:
                 mask = torch.ones_like(scores, dtype=torch.bool)
             scores, labels = gather_rows(scores), gather_rows(labels)
             query_ids, mask = _gather("query_ids", query_ids), _gather("mask", mask)
             weights, group_ids = _gather("weights", weights), _gather("group_ids", group_ids)
+            sample_ids = _gather("sample_ids", sample_ids)
+            previous_scores = _gather("previous_scores", previous_scores)
         with torch.autocast(scores.device.type, enabled=False):
             if scores.dtype in (torch.float16, torch.bfloat16):
                 scores = scores.float()
-            packed = pack(scores, labels, query_ids=query_ids, mask=mask, weights=weights, lists=self.lists)
+            packed = pack(
+                scores,
+                labels,
+                query_ids=query_ids,
+                mask=mask,
+                weights=weights,
+                sample_ids=sample_ids,
+                previous_scores=previous_scores,
+                lists=self.lists,
+            )
             for block in packed.blocks:
                 check_labels(block.labels, self.label_kind, block.mask)
             groups = (

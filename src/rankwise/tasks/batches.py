@@ -8,15 +8,15 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import BatchSampler, DataLoader
 
-from rankwise.data import Part
+from rankwise.data import Batch, Part
 
 __all__ = ["batches_of", "predict_all", "shuffled_batches"]
 
-Batches = DataLoader[tuple[Tensor, Tensor]]
+Batches = DataLoader[Batch]
 
 
 def batches_of(part: Part, sampler: BatchSampler) -> Batches:
-    """Batches of (features, labels) as a batch sampler puts them together."""
+    """Batches as a batch sampler puts them together."""
     return DataLoader(part, batch_sampler=sampler, collate_fn=_as_it_is)
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
 
-from rankwise.data import Split
+from rankwise.data import Batch, Split
 from rankwise.losses import EmbeddingLoss, create_loss
 from rankwise.metrics import evaluate_retrieval
 from rankwise.models import MLPEmbedder
@@ -68,16 +68,15 @@ class RetrievalTask:
             return ClassifierHead(self.dimensions, int(self.data.train.labels.max()) + 1)
         return EmbeddingLoss(create_loss(self.loss, **self.loss_options))
 
-    def train_loader(self, seed: int) -> DataLoader[tuple[Tensor, Tensor]]:
+    def train_loader(self, seed: int) -> DataLoader[Batch]:
         part = self.data.train
         sampler = ClassBatchSampler(
             part.labels, classes=self.classes, samples_per_class=self.samples_per_class, drop_last=True, seed=seed
         )
         return batches_of(part, sampler)
 
-    def training_step(self, model: nn.Module, loss: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
-        features, labels = batch
-        value: Tensor = loss(model(features), labels)
+    def training_step(self, model: nn.Module, loss: nn.Module, batch: Batch) -> Tensor:
+        value: Tensor = loss(model(batch.features), batch.labels)
         return value
 
     def evaluate(self, model: nn.Module, part: str) -> dict[str, float]:

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from rankwise.data import Split
+from rankwise.data import Batch, Split
 from rankwise.losses import create_loss
 from rankwise.metrics import evaluate
 from rankwise.models import MLPScorer
@@ -35,8 +35,8 @@ class TabularTask:
     Example:
         >>> from rankwise.data import load_eights
         >>> task = TabularTask(load_eights(seed=0), loss="soprc", batch_size=64, positives=8)
-        >>> features, labels = next(iter(task.train_loader(seed=0)))
-        >>> features.shape, int(labels.sum())
+        >>> batch = next(iter(task.train_loader(seed=0)))
+        >>> batch.features.shape, int(batch.labels.sum())
         (torch.Size([64, 64]), 8)
     """
 
@@ -59,7 +59,7 @@ class TabularTask:
         loss: nn.Module = create_loss(self.loss, **self.loss_options)
         return loss
 
-    def train_loader(self, seed: int) -> DataLoader[tuple[Tensor, Tensor]]:
+    def train_loader(self, seed: int) -> DataLoader[Batch]:
         part = self.data.train
         if self.positives is None:
             return shuffled_batches(part, self.batch_size, seed)
@@ -69,9 +69,8 @@ class TabularTask:
         )
         return batches_of(part, sampler)
 
-    def training_step(self, model: nn.Module, loss: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
-        features, labels = batch
-        value: Tensor = loss(model(features), labels)
+    def training_step(self, model: nn.Module, loss: nn.Module, batch: Batch) -> Tensor:
+        value: Tensor = loss(model(batch.features), batch.labels)
         return value
 
     def predict(self, model: nn.Module, part: str) -> Tensor:

@@ -7,6 +7,8 @@ from typing import Protocol
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
+from rankwise.data import Batch
+
 __all__ = ["Task"]
 
 
@@ -27,10 +29,10 @@ class Task(Protocol):
     def build_loss(self) -> nn.Module:
         """A new loss; what it remembers, and weights of its own if it has any, start afresh."""
 
-    def train_loader(self, seed: int) -> DataLoader[tuple[Tensor, Tensor]]:
-        """Batches of (features, labels); `seed` decides their order."""
+    def train_loader(self, seed: int) -> DataLoader[Batch]:
+        """Batches; `seed` decides their order."""
 
-    def training_step(self, model: nn.Module, loss: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+    def training_step(self, model: nn.Module, loss: nn.Module, batch: Batch) -> Tensor:
         """The loss of one batch, a scalar with a gradient."""
 
     def evaluate(self, model: nn.Module, part: str) -> dict[str, float]:

@@ -1,0 +1,53 @@
+"""Every loss by name; one table per metric, the methods of the papers first and their rivals after them."""
+
+from __future__ import annotations
+
+from rankwise.losses.auprc import AUPRCLoss
+from rankwise.losses.rivals import BalancedCrossEntropyLoss, CrossEntropyLoss
+from rankwise.losses.semi_variance import SemiVariance
+from rankwise.registry import LossRecord
+
+__all__ = ["RECORDS"]
+
+AVERAGE_PRECISION = (
+    LossRecord(
+        name="auprc",
+        aliases=("soprc",),
+        summary="average precision (area under the precision-recall curve), from batches of any composition",
+        build=AUPRCLoss,
+        paper="Wen et al., NeurIPS 2022 (SOPRC)",
+    ),
+    LossRecord(
+        name="semi-variance",
+        summary="add-on: pulls low positives and high negatives towards the mean of their kind",
+        build=SemiVariance,
+        paper="Wen et al., NeurIPS 2022, equation (9)",
+    ),
+)
+
+AVERAGE_PRECISION_RIVALS = (
+    LossRecord(
+        name="cross-entropy",
+        aliases=("ce",),
+        summary="rival: binary cross entropy of logits",
+        build=CrossEntropyLoss,
+        shift_invariant=False,
+    ),
+    LossRecord(
+        name="balanced-cross-entropy",
+        aliases=("balanced-ce",),
+        summary="rival: binary cross entropy with positives and negatives weighing the same",
+        build=BalancedCrossEntropyLoss,
+        shift_invariant=False,
+    ),
+)
+
+NDCG: tuple[LossRecord, ...] = ()
+
+NDCG_RIVALS: tuple[LossRecord, ...] = ()
+
+PAP: tuple[LossRecord, ...] = ()
+
+PAP_RIVALS: tuple[LossRecord, ...] = ()
+
+RECORDS = (*AVERAGE_PRECISION, *AVERAGE_PRECISION_RIVALS, *NDCG, *NDCG_RIVALS, *PAP, *PAP_RIVALS)
