@@ -23,6 +23,10 @@ BINARY = torch.arange(90) % 9 == 4
 CLASSES = torch.tensor([5, -3, 10**12, 7, 0]).repeat_interleave(torch.tensor([13, 7, 20, 9, 11]))
 
 EXAMPLES: dict[str, list[tuple[Any, dict[str, Any]]]] = {
+    "shuffled": [
+        (BINARY, {"batch_size": 16}),
+        (BINARY, {"batch_size": 45, "drop_last": True}),
+    ],
     "binary": [
         (BINARY, {"positives": 3, "negatives": 16}),
         (BINARY, {"positives": 10, "negatives": 7, "drop_last": True}),

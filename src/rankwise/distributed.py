@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-__all__ = ["gather_rows", "world_size"]
+__all__ = ["gather_rows", "own_share", "world_size"]
 
 
 def world_size() -> int:
@@ -28,6 +28,13 @@ def gather_rows(tensor: Tensor) -> Tensor:
         return tensor
     gathered: Tensor = _GatherRows.apply(tensor)
     return gathered
+
+
+def own_share(rows: Tensor) -> Tensor:
+    """The rows this process takes when all ranks split them: one piece each, which `gather_rows` joins again."""
+    if world_size() == 1:
+        return rows
+    return rows.tensor_split(world_size())[dist.get_rank()]
 
 
 class _GatherRows(torch.autograd.Function):

@@ -21,7 +21,14 @@ from torch.utils.data import BatchSampler
 from rankwise.checks import check_choice, check_ids, check_labels, check_tensor
 from rankwise.registry import Registry, SamplerRecord
 
-__all__ = ["SAMPLERS", "BinaryBatchSampler", "ClassBatchSampler", "SeededBatchSampler", "create_sampler"]
+__all__ = [
+    "SAMPLERS",
+    "BinaryBatchSampler",
+    "ClassBatchSampler",
+    "SeededBatchSampler",
+    "ShuffledBatchSampler",
+    "create_sampler",
+]
 
 SHORT_CLASSES = ("take", "skip", "error")
 
@@ -32,7 +39,7 @@ def create_sampler(name: str, labels: object, **options: Any) -> SeededBatchSamp
     """Make a batch sampler by its name in the registry.
 
     Args:
-        name: "binary" or "classes".
+        name: "shuffled", "binary" or "classes".
         labels: (N,) the label of every item of the data set.
         options: what the sampler of that name takes.
 
@@ -157,6 +164,53 @@ class SeededBatchSampler(BatchSampler):
             self._done = number
             yield batch[rank::world_size].tolist()
         self._finished = True
+
+
+class ShuffledBatchSampler(SeededBatchSampler):
+    """Batches of all items in random order, each once per epoch, whatever their labels.
+
+    Args:
+        labels: (N,) one per item of the data set; only their number matters.
+        batch_size: items in every batch; the last one may hold fewer.
+        drop_last: leave out a last batch that is not full.
+        seed: a whole number of at least 0; with the epoch it decides every batch.
+        rank: see `SeededBatchSampler`.
+        world_size: see `SeededBatchSampler`.
+
+    Example:
+        >>> [len(batch) for batch in ShuffledBatchSampler([0, 0, 1, 0, 1, 0, 0], batch_size=3)]
+        [3, 3, 1]
+    """
+
+    def __init__(
+        self,
+        labels: object,
+        *,
+        batch_size: int,
+        drop_last: bool = False,
+        seed: int = 0,
+        rank: int | None = None,
+        world_size: int | None = None,
+    ) -> None:
+        items = len(_check_item_labels(labels))
+        batch_size = _check_at_most("batch_size", batch_size, items, "items")
+        super().__init__(
+            items=items,
+            batches=_number_of_batches(items, batch_size, drop_last),
+            batch_size=batch_size,
+            drop_last=drop_last,
+            seed=seed,
+            rank=rank,
+            world_size=world_size,
+        )
+
+    def __repr__(self) -> str:
+        return f"ShuffledBatchSampler(batch_size={self.batch_size}, batches={len(self)}, seed={self.seed})"
+
+    def _draw(self, generator: torch.Generator) -> Iterator[Indices]:
+        order: Indices = torch.randperm(self._items, generator=generator).numpy()
+        for number in range(len(self)):
+            yield order[number * self.batch_size : (number + 1) * self.batch_size]
 
 
 class BinaryBatchSampler(SeededBatchSampler):
@@ -420,6 +474,13 @@ def _check_state(state: Mapping[str, int], *, batches: int, items: int) -> dict[
 
 
 SAMPLERS: Registry[SamplerRecord] = Registry("sampler")
+SAMPLERS.add(
+    SamplerRecord(
+        name="shuffled",
+        summary="all items in random order, whatever their labels",
+        build=ShuffledBatchSampler,
+    )
+)
 SAMPLERS.add(
     SamplerRecord(
         name="binary",

@@ -35,6 +35,8 @@ class ListLoss(nn.Module):
     """
 
     label_kind = "binary"
+    # Whether the loss of a batch is a mean over items, so that several small batches are as good as a large one.
+    itemwise = False
 
     def __init__(self, *, lists: str = "rows", empty: str = "skip", reduction: str = "mean") -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Data loaders over a part of a data set that is in memory."""
+"""Data loaders over a part of a data set that is in memory, and predictions for all of it."""
 
 from __future__ import annotations
 
@@ -6,36 +6,42 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import BatchSampler, DataLoader
+from torch.utils.data import DataLoader
 
 from rankwise.data import Batch, Part
+from rankwise.distributed import gather_rows, own_share
+from rankwise.samplers import SeededBatchSampler, ShuffledBatchSampler
 
 __all__ = ["batches_of", "predict_all", "shuffled_batches"]
 
-Batches = DataLoader[Batch]
+ROWS_AT_ONCE = 8192
 
 
-def batches_of(part: Part, sampler: BatchSampler) -> Batches:
+def batches_of(part: Part, sampler: SeededBatchSampler) -> DataLoader[Batch]:
     """Batches as a batch sampler puts them together."""
-    return DataLoader(part, batch_sampler=sampler, collate_fn=_as_it_is)
+    # A generator of its own: a loader draws a number for its workers, which must not come from the training's.
+    return DataLoader(part, batch_sampler=sampler, collate_fn=_as_it_is, generator=torch.Generator())
 
 
-def shuffled_batches(part: Part, batch_size: int, seed: int) -> Batches:
+def shuffled_batches(part: Part, batch_size: int, seed: int) -> DataLoader[Batch]:
     """Full batches in random order, each row at most once per pass."""
-    generator = torch.Generator().manual_seed(seed)
-    return DataLoader(
-        part, batch_size=batch_size, shuffle=True, drop_last=True, generator=generator, collate_fn=_as_it_is
-    )
+    return batches_of(part, ShuffledBatchSampler(part.labels, batch_size=batch_size, drop_last=True, seed=seed))
 
 
 def predict_all(model: nn.Module, features: Tensor) -> Tensor:
-    """The output of a model for all rows, in evaluation mode and without a graph; its mode is left as it was."""
+    """The output of a model for all rows, in evaluation mode and without a graph; its mode is left as it was.
+
+    Several processes take a share of the rows each and give each other the outputs.
+    """
+    weight = next(model.parameters(), features)
+    dtype = weight.dtype if features.is_floating_point() else features.dtype
     training = model.training
     model.eval()
     with torch.no_grad():
-        outputs: Tensor = model(features)
+        blocks = own_share(features).split(ROWS_AT_ONCE) or (features[:0],)
+        outputs = gather_rows(torch.cat([model(block.to(weight.device, dtype)) for block in blocks]))
     model.train(training)
-    return outputs
+    return outputs.cpu()
 
 
 def _as_it_is(batch: Any) -> Any:

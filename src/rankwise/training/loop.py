@@ -4,51 +4,27 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
-from torch.optim import AdamW, Optimizer
-from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
 
+from rankwise.data import Batch
+from rankwise.samplers import SeededBatchSampler
 from rankwise.tasks import Task
+from rankwise.training.checkpoints import Checkpoints, read_checkpoint
+from rankwise.training.chunks import InChunks
+from rankwise.training.devices import Place, make_fabric
+from rankwise.training.history import History, Run, Step
+from rankwise.training.interrupts import Interrupted, Interrupts
+from rankwise.training.optimisers import Parameters, Schedule
+from rankwise.training.random_state import RandomState
 
-__all__ = ["History", "Run", "adamw", "cosine", "fit"]
-
-Parameters = Iterable[nn.Parameter]
-
-
-@dataclass
-class History:
-    """What happened in a run.
-
-    Attributes:
-        losses: the loss of every step.
-        steps: after which steps the model was evaluated; 0 is before the first.
-        metrics: what was found then on the validation part, by name.
-        seconds: time spent in training, evaluation not counted.
-    """
-
-    losses: list[float] = field(default_factory=list)
-    steps: list[int] = field(default_factory=list)
-    metrics: list[dict[str, float]] = field(default_factory=list)
-    seconds: float = 0.0
-
-    def curve(self, metric: str) -> list[float]:
-        """One metric at each of `steps`."""
-        return [values[metric] for values in self.metrics]
-
-
-@dataclass(frozen=True)
-class Run:
-    """A trained model, the loss with what it remembers, and the history."""
-
-    model: nn.Module
-    loss: nn.Module
-    history: History
+__all__ = ["fit"]
 
 
 def fit(
@@ -56,15 +32,28 @@ def fit(
     *,
     steps: int,
     optimiser: Callable[[Parameters], Optimizer],
-    schedule: Callable[[Optimizer, int], LRScheduler] | None = None,
+    schedule: Schedule | None = None,
     eval_every: int | None = None,
+    patience: int | None = None,
+    take_best: bool = False,
+    clip_norm: float | None = None,
+    accumulate: int = 1,
+    rows_at_once: int | None = None,
     seed: int = 0,
-    on_step: Callable[[int, float], None] | None = None,
+    place: Place | None = None,
+    fabric: Fabric | None = None,
+    checkpoints: Checkpoints | None = None,
+    save_every: int | None = None,
+    start: Mapping[str, Any] | None = None,
+    notes: Mapping[str, Any] | None = None,
+    on_step: Callable[[Step], None] | None = None,
+    on_evaluation: Callable[[int, dict[str, float]], None] | None = None,
 ) -> Run:
-    """Train a task for a fixed number of steps.
+    """Train a task for a number of steps.
 
-    On the CPU the result depends on the arguments only: the same seed gives the same weights, bit for bit. The random
-    state of the caller is neither read nor changed.
+    On the CPU the result depends on the arguments only: the same seed gives the same weights, bit for bit, also when
+    the run was stopped and taken up again from a checkpoint. The random state of the caller is neither read nor
+    changed.
 
     Args:
         task: see `Task`.
@@ -74,8 +63,21 @@ def fit(
             rate.
         eval_every: evaluate on the validation part before the first step, after every so many steps and at the end;
             None never does.
+        patience: stop after so many evaluations without a better value of the task's metric.
+        take_best: give back the weights of the best evaluation instead of the last weights.
+        clip_norm: the largest norm of the gradient; longer ones are shortened to it.
+        accumulate: batches per step, their gradients averaged. For a loss over pairs or lists that is not the gradient
+            of one larger batch (a warning says so); `rows_at_once` gives that.
+        rows_at_once: how many rows of a batch the model takes at a time, for batches larger than memory.
         seed: decides the initial weights, the order of the data and everything else that is random.
-        on_step: called after every step with its number and its loss.
+        place: device, number of processes and precision; one process on the CPU by default.
+        fabric: a started Fabric (`make_fabric`) to be used instead of making one from `place`.
+        checkpoints: where to save; Ctrl-C then saves, too, before it ends the run with `Interrupted`.
+        save_every: save after every so many steps; None saves at evaluations. The end is always saved.
+        start: a checkpoint to go on from, made by the same call with the same arguments.
+        notes: plain values to be kept in every checkpoint under "notes".
+        on_step: called after every step.
+        on_evaluation: called after every evaluation with the step and the metrics.
 
     Returns:
         A `Run`.
@@ -83,92 +85,249 @@ def fit(
     Example:
         >>> from rankwise.data import load_eights
         >>> from rankwise.tasks import TabularTask
+        >>> from rankwise.training import adamw
         >>> task = TabularTask(load_eights(seed=0), loss="soprc", positives=8)
         >>> run = fit(task, steps=20, optimiser=adamw(3e-3), eval_every=10)
         >>> run.history.steps
         [0, 10, 20]
     """
-    _check_at_least_one("steps", steps)
-    if eval_every is not None:
-        _check_at_least_one("eval_every", eval_every)
-    with torch.random.fork_rng(devices=[]):
+    for name, value in (
+        ("steps", steps),
+        ("eval_every", eval_every),
+        ("patience", patience),
+        ("accumulate", accumulate),
+        ("save_every", save_every),
+    ):
+        if value is not None:
+            _check_at_least_one(name, value)
+    if eval_every is None and (patience is not None or take_best):
+        raise ValueError("eval_every: expected a number of steps with patience or take_best, got None")
+    fabric = fabric or make_fabric(place or Place())
+    with RandomState.kept(fabric.device):
+        training = _Training(task, steps, optimiser, schedule, accumulate, rows_at_once, seed, fabric)
+        if start is not None:
+            training.load(start)
+        with Interrupts(watch=checkpoints is not None) as interrupts:
+            for _ in training.run(clip_norm, on_step):
+                evaluated = improved = False
+                if eval_every is not None and training.due(eval_every):
+                    evaluated = True
+                    improved = training.evaluate(on_evaluation, keep=take_best and checkpoints is None)
+                    training.check_patience(patience)
+                stopped = interrupts.seen(fabric)
+                due = training.done or stopped or (training.due(save_every) if save_every else evaluated)
+                if checkpoints is not None and (due or improved):
+                    _save(training, checkpoints, fabric, best=improved, notes=notes)
+                if stopped and not training.done:
+                    raise Interrupted(training.step)
+        training.finish(checkpoints.best if checkpoints is not None else None, take_best=take_best)
+        return Run(training.model, training.loss, training.history)
+
+
+class _Training:
+    """A run in progress: everything that changes from step to step, and how to save and load it."""
+
+    def __init__(
+        self,
+        task: Task,
+        steps: int,
+        optimiser: Callable[[Parameters], Optimizer],
+        schedule: Schedule | None,
+        accumulate: int,
+        rows_at_once: int | None,
+        seed: int,
+        fabric: Fabric,
+    ) -> None:
+        self.task, self.steps, self.accumulate, self.fabric = task, steps, accumulate, fabric
         torch.manual_seed(seed)
-        return _fit(task, steps, optimiser, schedule, eval_every, seed, on_step)
+        self.model, self.loss = task.build_model(), task.build_loss()
+        if accumulate > 1 and not getattr(self.loss, "itemwise", False):
+            warnings.warn(
+                f"accumulate: {accumulate} batches of {type(self.loss).__name__} are not one batch {accumulate} times "
+                "as large, because items are compared within a batch only; rows_at_once gives a larger batch in the "
+                "same memory",
+                stacklevel=3,
+            )
+        self.optimiser = optimiser([*self.model.parameters(), *self.loss.parameters()])
+        self.schedule = None if schedule is None else schedule(self.optimiser, steps)
+        joint = _Joint(task, self.model if rows_at_once is None else InChunks(self.model, rows_at_once), self.loss)
+        # Every process computes the state of the loss from the joined batch: nothing to send around.
+        names = [name for name, _ in joint.named_buffers() if name.startswith("loss.")]
+        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(joint, names)
+        self.wrapped, self.stepper = fabric.setup(joint, self.optimiser)
+        loader = task.train_loader(seed)
+        self.sampler = _check_sampler(loader)
+        # The samplers split batches over processes by themselves.
+        self.loader: Any = fabric.setup_dataloaders(loader, use_distributed_sampler=False)
+        self.random = RandomState(fabric, seed)
+        self.step, self.epoch, self.used = 0, 0, 0
+        self.losses: list[Tensor] = []
+        self.history = History()
+        self._best: dict[str, Tensor] | None = None
+        self._fresh = True
+        self._started = time.perf_counter()
+
+    @property
+    def done(self) -> bool:
+        return self.step >= self.steps or self.history.stopped_early
+
+    def due(self, every: int) -> bool:
+        return self.step % every == 0 or self.step == self.steps
+
+    def run(self, clip_norm: float | None, on_step: Callable[[Step], None] | None) -> Iterator[None]:
+        """Step by step; yields before the first step of a fresh run and after every step."""
+        self.wrapped.train()
+        if self._fresh:
+            yield
+        batches = self._batches()
+        while not self.done:
+            self._started = time.perf_counter()
+            value, rows = self._step(batches, clip_norm)
+            self.losses.append(value)
+            self.step += 1
+            self.history.seconds += time.perf_counter() - self._started
+            if on_step is not None:
+                rate = self.optimiser.param_groups[0]["lr"]
+                on_step(Step(self.step, _check_finite(value.item(), self.step), rate, rows))
+            if self.schedule is not None:
+                self.schedule.step()
+            yield
+
+    def evaluate(self, on_evaluation: Callable[[int, dict[str, float]], None] | None, *, keep: bool) -> bool:
+        """Evaluate on the validation part; whether it is the best so far."""
+        found = self.fabric.broadcast(self.task.evaluate(self.model, "validation"))
+        curve = self.history.curve(self.task.metric)
+        self.history.steps.append(self.step)
+        self.history.metrics.append(found)
+        improved = not curve or found[self.task.metric] > max(curve)
+        if improved:
+            self.history.best_step = self.step
+            if keep:
+                self._best = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
+        if on_evaluation is not None:
+            on_evaluation(self.step, found)
+        return improved
+
+    def check_patience(self, patience: int | None) -> None:
+        if patience is not None and self.history.best_step is not None:
+            since = sum(step > self.history.best_step for step in self.history.steps)
+            self.history.stopped_early = since >= patience and self.step < self.steps
+
+    def finish(self, best: Any, *, take_best: bool) -> None:
+        self.history.losses = torch.stack(self.losses).tolist()
+        if take_best:
+            weights = self._best if best is None else read_checkpoint(best)["model"]
+            if weights is not None:
+                self.model.load_state_dict(weights)
+
+    def save(self) -> dict[str, Any]:
+        """Everything needed to go on, as tensors and plain values; in every process at the same time."""
+        over = self.used == len(self.sampler)
+        epoch, used = (self.epoch + 1, 0) if over else (self.epoch, self.used)
+        history = self.history
+        return {
+            "step": self.step,
+            "model": self.model.state_dict(),
+            "loss": self.loss.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "schedule": None if self.schedule is None else self.schedule.state_dict(),
+            "precision": self.fabric.strategy.precision.state_dict(),
+            "sampler": {**self.sampler.state_dict(batch=used), "epoch": epoch},
+            "random": self.random.save(),
+            "history": {
+                "losses": torch.stack(self.losses).cpu() if self.losses else torch.zeros(0),
+                "steps": list(history.steps),
+                "metrics": [dict(found) for found in history.metrics],
+                "seconds": history.seconds,
+                "best_step": history.best_step,
+                "stopped_early": history.stopped_early,
+            },
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        try:
+            self.model.load_state_dict(state["model"])
+            with warnings.catch_warnings():
+                if state["step"] == 0:  # a loss that has seen nothing is as it should be
+                    warnings.simplefilter("ignore")
+                self.loss.load_state_dict(state["loss"])
+            self.optimiser.load_state_dict(state["optimiser"])
+            if self.schedule is not None:
+                self.schedule.load_state_dict(state["schedule"])
+            self.fabric.strategy.precision.load_state_dict(state["precision"])
+            self.sampler.load_state_dict(state["sampler"])
+        except (KeyError, RuntimeError, TypeError, AttributeError) as problem:
+            said = " ".join(str(problem).split())
+            raise ValueError(
+                f"start: expected a checkpoint of this task, model and loss, got another ({said})"
+            ) from None
+        self.step, self.epoch, self.used = state["step"], state["sampler"]["epoch"], state["sampler"]["batch"]
+        past = dict(state["history"])
+        self.losses = list(past.pop("losses").to(self.fabric.device))
+        self.history = History(**past)
+        self.random.load(state["random"], self.step)
+        self._fresh = False
+
+    def _step(self, batches: Iterator[Batch], clip_norm: float | None) -> tuple[Tensor, int]:
+        self.stepper.zero_grad()
+        total, rows = torch.zeros((), device=self.fabric.device), 0
+        for number in range(1, self.accumulate + 1):
+            batch = next(batches)
+            rows += len(batch.labels)
+            with self.fabric.no_backward_sync(self.wrapped, enabled=number < self.accumulate):
+                value = self.wrapped(batch) / self.accumulate
+                self.fabric.backward(value)
+            total = total + value.detach()
+        if clip_norm is not None:
+            self.fabric.clip_gradients(self.wrapped, self.stepper, max_norm=clip_norm, error_if_nonfinite=False)
+        self.stepper.step()
+        return total, rows * self.fabric.world_size
+
+    def _batches(self) -> Iterator[Batch]:
+        while True:
+            self.sampler.set_epoch(self.epoch)
+            before = self.used
+            for batch in self.loader:
+                self.used += 1
+                yield batch
+            if self.used == before:
+                raise ValueError("train_loader: expected at least one batch, got none (fewer rows than a batch holds?)")
+            self.epoch, self.used = self.epoch + 1, 0
 
 
-def adamw(learning_rate: float, *, weight_decay: float = 0.0) -> Callable[[Parameters], Optimizer]:
-    """AdamW with a learning rate, waiting for the parameters."""
-    return lambda parameters: AdamW(parameters, lr=learning_rate, weight_decay=weight_decay)
+class _Joint(nn.Module):
+    """Model and loss as one module, so that the weights of both are kept equal over processes."""
+
+    def __init__(self, task: Task, model: nn.Module, loss: nn.Module) -> None:
+        super().__init__()
+        self.task, self.model, self.loss = task, model, loss
+
+    def forward(self, batch: Batch) -> Tensor:
+        return self.task.training_step(self.model, self.loss, batch)
 
 
-def cosine(optimiser: Optimizer, steps: int) -> LRScheduler:
-    """From the full learning rate down to 0, along half a cosine."""
-    return CosineAnnealingLR(optimiser, steps)
+def _save(
+    training: _Training, checkpoints: Checkpoints, fabric: Fabric, *, best: bool, notes: Mapping[str, Any] | None
+) -> None:
+    state = {**training.save(), "notes": dict(notes or {})}
+    if fabric.is_global_zero:
+        checkpoints.save(state, training.step, best=best)
+    fabric.barrier()
 
 
-def _fit(
-    task: Task,
-    steps: int,
-    optimiser: Callable[[Parameters], Optimizer],
-    schedule: Callable[[Optimizer, int], LRScheduler] | None,
-    eval_every: int | None,
-    seed: int,
-    on_step: Callable[[int, float], None] | None,
-) -> Run:
-    model, loss = task.build_model(), task.build_loss()
-    plain_optimiser = optimiser([*model.parameters(), *loss.parameters()])
-    plan = schedule(plain_optimiser, steps) if schedule is not None else None
-    fabric = _make_fabric()
-    wrapped, stepper = fabric.setup(model, plain_optimiser)
-    # The samplers split batches over processes by themselves.
-    loader = fabric.setup_dataloaders(task.train_loader(seed), use_distributed_sampler=False)
-    loss.to(fabric.device)
-    model.train()
-
-    history = History()
-    values: list[Tensor] = []
-    if eval_every is not None:
-        _evaluate(task, model, 0, history)
-    started = time.perf_counter()
-    for step, batch in zip(range(1, steps + 1), _endless(loader), strict=False):
-        value = task.training_step(wrapped, loss, batch)
-        stepper.zero_grad()
-        fabric.backward(value)
-        stepper.step()
-        if plan is not None:
-            plan.step()
-        values.append(value.detach())
-        if on_step is not None:
-            on_step(step, float(values[-1]))
-        if eval_every is not None and (step % eval_every == 0 or step == steps):
-            history.seconds += time.perf_counter() - started
-            _evaluate(task, model, step, history)
-            started = time.perf_counter()
-    history.seconds += time.perf_counter() - started
-    history.losses = torch.stack(values).tolist()
-    return Run(model, loss, history)
+def _check_sampler(loader: Any) -> SeededBatchSampler:
+    sampler = loader.batch_sampler
+    if not isinstance(sampler, SeededBatchSampler):
+        raise TypeError(
+            f"train_loader: expected a loader with a batch sampler of rankwise.samplers, got {type(sampler).__name__}"
+        )
+    return sampler
 
 
-def _make_fabric() -> Fabric:
-    with warnings.catch_warnings():
-        # Advice about faster set-ups; a small run on the CPU is what is wanted here.
-        warnings.simplefilter("ignore")
-        return Fabric(accelerator="cpu", devices=1)
-
-
-def _evaluate(task: Task, model: nn.Module, step: int, history: History) -> None:
-    history.steps.append(step)
-    history.metrics.append(task.evaluate(model, "validation"))
-
-
-def _endless(loader: Any) -> Iterator[Any]:
-    while True:
-        empty = True
-        for batch in loader:
-            empty = False
-            yield batch
-        if empty:
-            raise ValueError("train_loader: expected at least one batch, got none (fewer rows than a batch holds?)")
+def _check_finite(loss: float, step: int) -> float:
+    if loss != loss or abs(loss) == float("inf"):
+        raise ValueError(f"loss: expected a finite number, got {loss} in step {step}; try a lower learning rate")
+    return loss
 
 
 def _check_at_least_one(name: str, value: int) -> None:

@@ -10,7 +10,9 @@ import numpy as np
 from torch import nn
 
 from rankwise.tasks import Task
-from rankwise.training.loop import History, adamw, cosine, fit
+from rankwise.training.history import History
+from rankwise.training.loop import fit
+from rankwise.training.optimisers import adamw, cosine
 
 __all__ = ["Contender", "Outcome", "Summary", "Trial", "compete", "summarise"]
 
@@ -135,7 +137,7 @@ def _trial(contender: Contender, seed: int, rates: Sequence[float], on_step: Cal
             schedule=cosine,
             eval_every=max(1, contender.steps // 20),
             seed=seed,
-            on_step=None if on_step is None else lambda step, loss: on_step(),
+            on_step=None if on_step is None else lambda step: on_step(),
         )
         for rate in rates
     }

@@ -20,6 +20,8 @@ class CrossEntropyLoss(ListLoss):
         tensor(0.6931)
     """
 
+    itemwise = True
+
     def per_list(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
         values, valid = packed.map(lambda lists: _mean(_item_losses(lists), _item_weights(lists)))
         return values, valid
