@@ -62,6 +62,11 @@ class Part(Dataset[Batch]):
         query_ids = None if self.query_ids is None else self.query_ids[rows]
         return Batch(self.features[rows], self.labels[rows], rows, query_ids)
 
+    def take(self, rows: Tensor) -> Part:
+        """The part that holds these rows only, in this order."""
+        query_ids = None if self.query_ids is None else self.query_ids[rows]
+        return Part(self.features[rows], self.labels[rows], query_ids)
+
 
 @dataclass(frozen=True)
 class Split:

@@ -1,0 +1,142 @@
+"""Files as blocks of whole lines: plain, gzip or xz; every failure names the file and, where there is one, the line."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, NoReturn, cast
+
+__all__ = ["LineBlock", "Progress", "bad_line", "check_file", "read_bytes", "read_line_blocks", "read_text"]
+
+Progress = Callable[[float], None]
+"""Called now and then with the share of the work that is done, from 0 to 1."""
+
+BLOCK_BYTES = 8 << 20
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+GZIP, XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
+_OTHER_TEXT = (b"\xff\xfe", b"\xfe\xff")
+
+
+@dataclass(frozen=True)
+class LineBlock:
+    """Whole lines of a file: `text` and the number of its first line, counted from 1."""
+
+    text: bytes
+    first_line: int
+
+    def lines(self) -> Iterator[tuple[int, bytes]]:
+        """Each line with its number, without its ending."""
+        for offset, line in enumerate(self.text.split(b"\n")):
+            yield self.first_line + offset, line.removesuffix(b"\r")
+
+
+def check_file(path: str | Path) -> Path:
+    """`path` if it is a file with something in it."""
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: no such file")
+    if path.is_dir():
+        raise ValueError(f"{path}: expected a file, got a folder")
+    if path.stat().st_size == 0:
+        raise ValueError(f"{path}: expected data, got an empty file")
+    return path
+
+
+def bad_line(path: Path, line: int, expected: str, got: str | bytes) -> NoReturn:
+    """Raise the error of a line that cannot be read."""
+    if isinstance(got, bytes):
+        got = repr(got.decode("utf-8", errors="backslashreplace"))
+    shown = got if len(got) <= 80 else f"{got[:77]}..."
+    raise ValueError(f"{path}, line {line}: expected {expected}, got {shown}")
+
+
+def is_compressed(path: Path) -> bool:
+    """Whether the file begins as gzip or xz files do; names are not asked."""
+    with _explained(path), path.open("rb") as raw:
+        return raw.read(len(XZ)).startswith((GZIP, XZ))
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """The whole file, decompressed, without a byte order mark."""
+    path = check_file(path)
+    with _explained(path), path.open("rb") as raw:
+        content = _decompressed(raw).read()
+    _check_encoding(path, content)
+    return content.removeprefix(BYTE_ORDER_MARK)
+
+
+def read_text(path: str | Path) -> str:
+    """The whole file as text (UTF-8), decompressed."""
+    content = read_bytes(path)
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as problem:
+        line = content.count(b"\n", 0, problem.start) + 1
+        bad_line(Path(path), line, "text in UTF-8", f"the byte 0x{content[problem.start]:02x}")
+
+
+def read_line_blocks(
+    path: str | Path, *, block_bytes: int = BLOCK_BYTES, on_progress: Progress | None = None
+) -> Iterator[LineBlock]:
+    """The file in blocks of whole lines, decompressed, of about `block_bytes` each.
+
+    Args:
+        path: a text file, plain or compressed by gzip or xz (told by its first bytes).
+        block_bytes: how much to hold in memory at a time; a longer line is a block of its own.
+        on_progress: told the share of the file that has been read.
+    """
+    path = check_file(path)
+    total = path.stat().st_size
+    with _explained(path), path.open("rb") as raw:
+        stream = _decompressed(raw)
+        line, rest = 1, b""
+        while piece := stream.read(block_bytes):
+            if line == 1 and not rest:
+                _check_encoding(path, piece)
+                piece = piece.removeprefix(BYTE_ORDER_MARK)
+            text, newline, rest_of_piece = piece.rpartition(b"\n")
+            if not newline:
+                rest += piece
+                continue
+            block = LineBlock(rest + text, line)
+            rest = rest_of_piece
+            yield block
+            line += block.text.count(b"\n") + 1
+            if on_progress is not None:
+                on_progress(min(raw.tell() / total, 1.0))
+        if rest:
+            yield LineBlock(rest, line)
+        if on_progress is not None:
+            on_progress(1.0)
+
+
+def _decompressed(raw: IO[bytes]) -> IO[bytes]:
+    start = raw.read(len(XZ))
+    raw.seek(0)
+    if start.startswith(GZIP):
+        return cast("IO[bytes]", gzip.open(raw))
+    return lzma.open(raw) if start.startswith(XZ) else raw
+
+
+def _check_encoding(path: Path, start: bytes) -> None:
+    if start.startswith(_OTHER_TEXT):
+        bad_line(path, 1, "text in UTF-8", "UTF-16 (save the file as UTF-8)")
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Turn what can go wrong while reading bytes into a ValueError that names the file."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except EOFError:
+        raise ValueError(f"{path}: expected a whole compressed file, got one that ends too early") from None
+    except (OSError, lzma.LZMAError, zlib.error) as problem:
+        raise ValueError(f"{path}: cannot be read: {problem}") from None

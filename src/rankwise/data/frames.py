@@ -1,0 +1,139 @@
+"""Any table file as a polars frame with the line of every row."""
+
+from __future__ import annotations
+
+import csv
+import zipfile
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rankwise.data.files import BYTE_ORDER_MARK, bad_line, is_compressed, read_bytes, read_line_blocks, read_text
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["read_frame"]
+
+MISSING = ["", "NA", "N/A", "na", "nan", "NaN", "null", "?"]
+ARRAYS = {"features": ("features", "X"), "labels": ("labels", "y"), "query_ids": ("query_ids", "qid")}
+
+
+def read_frame(path: Path, *, header: str, line: str, separator: str | None = None) -> pl.DataFrame:
+    """The columns of a table, plus one called `line`: where each row stands in the file, counted from 1.
+
+    Args:
+        path: .parquet and .npz are read as such, everything else as text with separators.
+        header: "auto", "yes" or "no".
+        line: the name of the added column.
+        separator: between the fields of a text file; by default what its first line holds most of: tab, `;` or `,`.
+    """
+    import polars as pl
+
+    if path.suffix == ".parquet":
+        try:
+            frame = pl.read_parquet(path)
+        except (pl.exceptions.PolarsError, OSError) as problem:
+            raise ValueError(f"{path}: expected a Parquet file, got {_first_line(problem)}") from None
+        return frame.with_row_index(line, offset=1)
+    if path.suffix == ".npz":
+        return _read_npz(path).with_row_index(line, offset=1)
+    return _read_text(path, header, line, separator)
+
+
+def _read_text(path: Path, header: str, line: str, separator: str | None) -> pl.DataFrame:
+    import polars as pl
+
+    first = _first_fields(path, separator)
+    separator, fields = first
+    named = header == "yes" or (header == "auto" and not any(map(_is_number, fields)))
+    if named and len(set(fields)) < len(fields):
+        twice = next(name for name in fields if fields.count(name) > 1)
+        bad_line(path, 1, "a different name for every column", f"{twice!r} twice")
+    names = fields if named else [f"column {number}" for number in range(1, len(fields) + 1)]
+    # A path is read in place; what is compressed, or begins with a byte order mark, has to be in memory.
+    source = BytesIO(read_bytes(path)) if is_compressed(path) else path
+    try:
+        frame = pl.read_csv(
+            source,
+            separator=separator,
+            has_header=False,
+            skip_lines=1 if named else 0,
+            new_columns=names,
+            null_values=MISSING,
+            infer_schema_length=None,
+            raise_if_empty=False,
+        )
+    except (pl.exceptions.PolarsError, OSError) as problem:
+        _find_bad_line(path, separator, len(fields))
+        raise ValueError(f"{path}: cannot be read as a table: {_first_line(problem)}") from None
+    if frame.width and frame.width != len(fields):
+        _find_bad_line(path, separator, len(fields))
+        raise ValueError(f"{path}: expected {len(fields)} fields in every line, got {frame.width}")
+    return frame.with_row_index(line, offset=2 if named else 1)
+
+
+def _first_fields(path: Path, separator: str | None) -> tuple[str, list[str]]:
+    block = next(read_line_blocks(path, block_bytes=1 << 16), None)
+    line = b"" if block is None else next(block.lines())[1]
+    try:
+        text = line.removeprefix(BYTE_ORDER_MARK).decode("utf-8")
+    except UnicodeDecodeError as problem:
+        bad_line(path, 1, "text in UTF-8", f"the byte 0x{line[problem.start]:02x}")
+    if not text.strip():
+        bad_line(path, 1, "the names of the columns or numbers", "an empty line")
+    if separator is None:
+        separator = max("\t;,", key=text.count)
+    return separator, [field.strip() for field in next(csv.reader([text], delimiter=separator))]
+
+
+def _is_number(field: str) -> bool:
+    try:
+        float(field.strip("'\""))
+    except ValueError:
+        return False
+    return True
+
+
+def _find_bad_line(path: Path, separator: str, fields: int) -> None:
+    """Raise the error of the first line that is not UTF-8 or has more fields than the first: slow, and only then."""
+    text = read_text(path)
+    reader = csv.reader(text.splitlines(keepends=True), delimiter=separator)
+    try:
+        for row in reader:
+            if len(row) > fields:
+                bad_line(path, reader.line_num, f"{fields} fields as in the first line", f"{len(row)}")
+    except csv.Error as problem:
+        bad_line(path, reader.line_num, "fields with separators", str(problem))
+
+
+def _read_npz(path: Path) -> pl.DataFrame:
+    import polars as pl
+
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            arrays = {}
+            for name, spellings in ARRAYS.items():
+                found = [stored[spelling] for spelling in spellings if spelling in stored.files]
+                if found:
+                    arrays[name] = found[0]
+            held = ", ".join(stored.files)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as problem:
+        raise ValueError(f"{path}: expected an npz file of arrays of numbers or text, got {problem}") from None
+    if "features" not in arrays or "labels" not in arrays:
+        raise ValueError(f"{path}: expected arrays called features (or X) and labels (or y), got {held}")
+    features = arrays.pop("features")
+    if features.ndim != 2 or not len(features):
+        raise ValueError(f"{path}: expected features of shape (N, D), got {features.shape}")
+    for name, values in arrays.items():
+        if values.shape != features.shape[:1]:
+            raise ValueError(f"{path}: expected {name} of shape ({len(features)},), got {values.shape}")
+    columns = {f"column {place + 1}": features[:, place] for place in range(features.shape[1])}
+    columns |= {name: arrays[name] for name in ("query_ids", "labels") if name in arrays}
+    return pl.DataFrame(columns)
+
+
+def _first_line(problem: Exception) -> str:
+    return str(problem).strip().partition("\n")[0] or type(problem).__name__

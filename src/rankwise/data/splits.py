@@ -1,0 +1,146 @@
+"""Ways to cut a data set into parts: whole lists at random, folds of lists, the same share of every class."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from rankwise.data.parts import Part, Split
+
+__all__ = ["cut_by_query", "cut_stratified", "folds_by_query", "join_parts"]
+
+THIRDS = (0.6, 0.2, 0.2)
+
+
+def cut_by_query(part: Part, *, shares: Sequence[float] = THIRDS, seed: int) -> Split:
+    """Cut at random into parts of whole lists: no list is in two of them.
+
+    Args:
+        part: the data, with query ids.
+        shares: of the lists that go to train, validation and test; they add up to 1.
+        seed: decides which lists go where.
+
+    Example:
+        >>> part = Part(torch.rand(10, 2), torch.zeros(10), torch.arange(10) // 2)
+        >>> split = cut_by_query(part, shares=(0.6, 0.2, 0.2), seed=0)
+        >>> [each.query_ids.unique().tolist() for each in (split.train, split.validation, split.test)]
+        [[0, 1, 4], [3], [2]]
+    """
+    queries, query_of_row = _queries(part)
+    order = _shuffled(queries, seed)
+    piece_of_query = torch.empty_like(order)
+    sizes = _whole_sizes(queries, shares, what="lists")
+    piece_of_query[order] = torch.repeat_interleave(torch.arange(3), torch.tensor(sizes))
+    return Split(*(part.take((piece_of_query[query_of_row] == piece).nonzero().squeeze(1)) for piece in range(3)))
+
+
+def folds_by_query(part: Part, *, k: int, seed: int) -> list[Split]:
+    """Cut the lists at random into k equal groups; each is the test part once, the next one validation then.
+
+    Args:
+        part: the data, with query ids.
+        k: how many folds, at least 3.
+        seed: decides which lists stand together.
+
+    Example:
+        >>> part = Part(torch.rand(8, 2), torch.zeros(8), torch.arange(8) // 2)
+        >>> [split.test.query_ids.unique().tolist() for split in folds_by_query(part, k=4, seed=0)]
+        [[0], [1], [3], [2]]
+    """
+    queries, query_of_row = _queries(part)
+    if isinstance(k, bool) or not isinstance(k, int) or not 3 <= k <= queries:
+        raise ValueError(f"k: expected a whole number from 3 to the {queries} lists, got {k!r}")
+    group_of_query = torch.empty(queries, dtype=torch.int64)
+    group_of_query[_shuffled(queries, seed)] = torch.arange(queries) % k
+    group_of_row = group_of_query[query_of_row]
+
+    def rows(chosen: Tensor) -> Part:
+        return part.take(chosen.nonzero().squeeze(1))
+
+    splits = []
+    for test in range(k):
+        validation = (test + 1) % k
+        others = (group_of_row != test) & (group_of_row != validation)
+        splits.append(Split(rows(others), rows(group_of_row == validation), rows(group_of_row == test)))
+    return splits
+
+
+def cut_stratified(part: Part, *, shares: Sequence[float] = THIRDS, seed: int) -> Split:
+    """Cut at random with the same share of every class in each part, to within one row.
+
+    Args:
+        part: the data; its labels are classes, 0 and 1 or more of them.
+        shares: of the rows of each class that go to train, validation and test; they add up to 1.
+        seed: decides which rows go where.
+
+    Example:
+        >>> part = Part(torch.rand(20, 2), torch.tensor([1] * 5 + [0] * 15))
+        >>> split = cut_stratified(part, shares=(0.6, 0.2, 0.2), seed=0)
+        >>> [(int(each.labels.sum()), len(each)) for each in (split.train, split.validation, split.test)]
+        [(3, 12), (1, 4), (1, 4)]
+    """
+    generator = torch.Generator().manual_seed(seed)
+    pieces: tuple[list[Tensor], ...] = ([], [], [])
+    for label in part.labels.unique():
+        rows = (part.labels == label).nonzero().squeeze(1)
+        sizes = _whole_sizes(len(rows), shares, what=f"rows of class {label.item():g}")
+        shuffled = rows[torch.randperm(len(rows), generator=generator)]
+        for piece, of_class in zip(pieces, shuffled.split(sizes), strict=True):
+            piece.append(of_class)
+    return Split(*(part.take(torch.cat(piece).sort().values) for piece in pieces))
+
+
+def join_parts(parts: Sequence[Part]) -> Part:
+    """One part of the rows of several; where some have fewer features than others, the ones they lack are 0.
+
+    Example:
+        >>> join_parts([Part(torch.ones(1, 1), torch.zeros(1)), Part(torch.ones(1, 2), torch.ones(1))]).features
+        tensor([[1., 0.],
+                [1., 1.]])
+    """
+    if not parts:
+        raise ValueError("parts: expected at least one, got none")
+    queries = [part.query_ids for part in parts if part.query_ids is not None]
+    if len(queries) not in (0, len(parts)):
+        raise ValueError(f"parts: expected query ids in all of the {len(parts)} or in none, got {len(queries)}")
+    wide = same_width(parts)
+    return Part(
+        torch.cat([part.features for part in wide]),
+        torch.cat([part.labels for part in wide]),
+        torch.cat(queries) if queries else None,
+    )
+
+
+def same_width(parts: Sequence[Part]) -> list[Part]:
+    """The parts with as many features as the widest: the ones that others lack are 0."""
+    width = max(part.features.shape[1] for part in parts)
+    return [
+        Part(torch.nn.functional.pad(part.features, (0, width - part.features.shape[1])), part.labels, part.query_ids)
+        for part in parts
+    ]
+
+
+def _queries(part: Part) -> tuple[int, Tensor]:
+    if part.query_ids is None:
+        raise ValueError("part: expected query ids, to cut between lists, got none; cut_stratified needs none")
+    queries, query_of_row = part.query_ids.unique(return_inverse=True)
+    return len(queries), query_of_row
+
+
+def _shuffled(count: int, seed: int) -> Tensor:
+    return torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+
+
+def _whole_sizes(count: int, shares: Sequence[float], *, what: str) -> list[int]:
+    """`count` cut by shares, rounded at the borders; a share above 0 of nothing is refused."""
+    if len(shares) != 3 or any(not 0 <= share <= 1 for share in shares) or abs(sum(shares) - 1) > 1e-6:
+        raise ValueError(f"shares: expected three numbers from 0 to 1 that add up to 1, got {tuple(shares)}")
+    borders = [0, round(count * shares[0]), round(count * (shares[0] + shares[1])), count]
+    sizes = [end - begin for begin, end in pairwise(borders)]
+    for share, size in zip(shares, sizes, strict=True):
+        if share > 0 and size == 0:
+            raise ValueError(f"shares: expected enough {what} for every part, got {count} for {tuple(shares)}")
+    return sizes

@@ -1,0 +1,245 @@
+"""Tables of numbers with a label column: CSV, TSV, Parquet and NumPy's npz."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rankwise.checks import check_choice
+from rankwise.data.files import check_file
+from rankwise.data.frames import read_frame
+from rankwise.data.groups import query_ids_beside
+from rankwise.data.parts import Part
+from rankwise.registry import nearest
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["Table", "read_table"]
+
+LINE = "\0line"  # the column that remembers where in the file a row stands
+LARGEST = float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as a part, and what its numbers are called in the file.
+
+    Attributes:
+        part: features (N, D) float32, labels (N,), query ids (N,) or None.
+        feature_names: of the D columns.
+        label_name: of the label column.
+        classes: what label 0, 1, ... is called in the file; None if the labels are the file's own numbers.
+        query_names: what query id 0, 1, ... is called in the file; None if the ids are the file's own, or none.
+    """
+
+    part: Part
+    feature_names: tuple[str, ...]
+    label_name: str
+    classes: tuple[str, ...] | None = None
+    query_names: tuple[str, ...] | None = None
+
+
+def read_table(
+    path: str | Path,
+    *,
+    label: str | int = -1,
+    features: Sequence[str] | None = None,
+    query: str | None = None,
+    drop: Sequence[str] = (),
+    positive: str | None = None,
+    missing: str = "error",
+    header: str = "auto",
+) -> Table:
+    """Read a table from a CSV, TSV, Parquet or npz file; CSV and TSV may be compressed by gzip or xz.
+
+    Labels of two kinds become 0 and 1: those that are 0 and 1 already stay, otherwise the rarer kind is positive
+    unless `positive` names it; `classes` of the result says which is which. More than two kinds of text become 0, 1,
+    2, ... in alphabetical order. Other numbers (grades) stay as they are, as do all numbers where there are queries.
+
+    Args:
+        path: the file. In an npz the arrays are `features` (or `X`), `labels` (or `y`) and perhaps `query_ids` (`qid`).
+        label: name or position of the label column; by default the last one.
+        features: names of the columns to use; by default all that are not used otherwise. They must hold numbers.
+        query: name of the column that says which list a row belongs to. Without it `PATH.query` or `PATH.group`
+            beside the file may give the sizes of the lists; without those all rows are one list.
+        drop: names of columns to leave out.
+        positive: what the positive class is called in the file.
+        missing: "error" refuses cells that are empty, `NA`, `?` or `nan` by line; "median" fills in the median of
+            the column. Missing labels and query ids are always refused.
+        header: "yes" if the first line holds the names of the columns, "no" if it does not (they are called
+            `column 1`, `column 2`, ... then), "auto" takes it for names if none of its fields is a number.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder, "cells.csv")
+        ...     _ = path.write_text("size,round,cancer\\n1.5,0.2,no\\n2.5,0.1,yes\\n1.0,0.3,no\\n")
+        ...     table = read_table(path)
+        >>> table.part.labels.tolist(), table.classes, table.feature_names
+        ([0, 1, 0], ('no', 'yes'), ('size', 'round'))
+    """
+    import polars as pl  # an extra: only those who read tables need it
+
+    check_choice("missing", missing, ("error", "median"))
+    check_choice("header", header, ("auto", "yes", "no"))
+    path = check_file(path)
+    frame = read_frame(path, header=header, line=LINE)
+    frame = frame.filter(~pl.all_horizontal(pl.exclude(LINE).is_null()))
+    if not len(frame):
+        raise ValueError(f"{path}: expected rows below the names of the columns, got none")
+    columns = [name for name in frame.columns if name != LINE]
+    label_name = _label_column(path, columns, label)
+    if query is None and path.suffix == ".npz" and "query_ids" in columns:
+        query = "query_ids"
+    for argument, names in (("query", [query] if query is not None else []), ("drop", drop), ("features", features)):
+        for name in names or ():
+            if name not in columns:
+                raise ValueError(f"{argument}: {path} has no column {name!r}{nearest(str(name), columns)}")
+    kept = [name for name in columns if name not in (label_name, query, *drop)]
+    chosen = kept if features is None else list(features)
+    if not chosen:
+        raise ValueError(f"{path}: expected at least one column of features, got none besides the label {label_name!r}")
+    if unfit := [name for name in chosen if name not in kept]:
+        raise ValueError(f"features: expected columns that are not the label, the query or dropped, got {unfit[0]!r}")
+    query_ids, query_names = (None, None) if query is None else _queries(path, frame, query)
+    values = _features(path, frame, chosen, missing)
+    labels, classes = _labels(path, frame, label_name, positive, as_numbers=query is not None)
+    query_ids = query_ids_beside(path, len(frame), query_ids)
+    return Table(Part(values, labels, query_ids), tuple(chosen), label_name, classes, query_names)
+
+
+def _label_column(path: Path, columns: list[str], label: str | int) -> str:
+    if isinstance(label, int) and not isinstance(label, bool):
+        if not -len(columns) <= label < len(columns):
+            raise ValueError(f"label: expected a position among the {len(columns)} columns of {path}, got {label}")
+        return columns[label]
+    if label not in columns:
+        raise ValueError(f"label: {path} has no column {label!r}{nearest(str(label), columns)}")
+    return label
+
+
+def _features(path: Path, frame: pl.DataFrame, names: list[str], missing: str) -> Tensor:
+    """(N, D) float32, filled column by column, so that no second copy of all is ever held."""
+    values = np.empty((len(frame), len(names)), dtype=np.float32)
+    for place, name in enumerate(names):
+        column = _numbers(path, frame, name)
+        absent = np.isnan(column)
+        if absent.any():
+            if missing == "error":
+                _refuse(
+                    path, frame, name, absent, "a number in every line",
+                    "missing cells (missing='median' fills them in, drop=[...] leaves the column out)",
+                )  # fmt: skip
+            if absent.all():
+                raise ValueError(f"{path}, column {name!r}: expected some numbers, got none; drop=[{name!r}]")
+            column = np.where(absent, np.median(column[~absent]), column)
+        large = np.abs(column) > LARGEST
+        if large.any():
+            _refuse(path, frame, name, large, "finite numbers up to 3.4e38 (float32)", "larger or infinite ones")
+        values[:, place] = column
+    return torch.from_numpy(values)
+
+
+def _numbers(path: Path, frame: pl.DataFrame, name: str) -> np.ndarray:
+    """A column as float64, NaN where it is missing; a column of text is refused."""
+    import polars as pl
+
+    column = frame[name]
+    if not (column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.String, pl.Null)):
+        raise ValueError(
+            f"{path}, column {name!r}: expected numbers, got {column.dtype}; leave it out with drop=[{name!r}] "
+            "or turn it into numbers first"
+        )
+    text = _stripped(column) if column.dtype == pl.String else column
+    numbers = text.cast(pl.Float64, strict=False)
+    wrong = numbers.is_null() & text.is_not_null()
+    if wrong.any():
+        where = wrong.to_numpy()
+        if numbers.null_count() == len(numbers):
+            raise ValueError(
+                f"{path}, column {name!r}: expected numbers, got text such as {text[int(where.argmax())]!r}; leave it "
+                f"out with drop=[{name!r}] or turn it into numbers first, for example one column per word"
+            )
+        _refuse(path, frame, name, where, "numbers", f"text such as {text[int(where.argmax())]!r}")
+    return numbers.fill_null(float("nan")).to_numpy()
+
+
+def _labels(
+    path: Path, frame: pl.DataFrame, name: str, positive: str | None, *, as_numbers: bool
+) -> tuple[Tensor, tuple[str, ...] | None]:
+    import polars as pl
+
+    _refuse_missing(path, frame, name)
+    column = frame[name]
+    text = _stripped(column.cast(pl.String)).str.strip_chars("'\"")
+    kinds = text.value_counts().sort("count", name, descending=[True, False])
+    words: list[str] = kinds[name].to_list()
+    numeric = text.cast(pl.Float64, strict=False)
+    all_numbers = numeric.null_count() == 0 and bool(numeric.is_finite().all())
+    if positive is not None and positive not in words:
+        raise ValueError(f"positive: {path} has no label {positive!r}{nearest(positive, words[:20])}")
+    if positive is None and all_numbers and (as_numbers or len(words) != 2 or set(numeric.unique()) == {0.0, 1.0}):
+        values = numeric.to_numpy()
+        whole = bool((values == np.rint(values)).all()) and bool((np.abs(values) < 2**53).all())
+        return torch.from_numpy(values.astype(np.int64 if whole else np.float32)), None
+    if column.dtype == pl.Boolean and positive is None:
+        return torch.from_numpy(column.to_numpy().astype(np.int64)), ("false", "true")
+    if positive is not None and len(words) != 2:
+        # One kind against all the others.
+        return torch.from_numpy((text == positive).to_numpy().astype(np.int64)), (f"not {positive}", positive)
+    if len(words) == 2:
+        # The rarer one; of two equally frequent ones the later in the alphabet ("1" after "-1", "yes" after "no").
+        rarer = words[-1] if positive is None else positive
+        other = next(word for word in words if word != rarer)
+        return torch.from_numpy((text == rarer).to_numpy().astype(np.int64)), (other, rarer)
+    if len(words) > max(len(frame) // 2, 20):
+        raise ValueError(
+            f"{path}, column {name!r}: expected labels, got {len(words)} different words in {len(frame)} rows such as "
+            f"{words[0]!r}; name the label column with label="
+        )
+    words = sorted(words)
+    codes = text.replace_strict(words, range(len(words)), return_dtype=pl.Int64)
+    return torch.from_numpy(codes.to_numpy().copy()), tuple(words)
+
+
+def _queries(path: Path, frame: pl.DataFrame, name: str) -> tuple[Tensor, tuple[str, ...] | None]:
+    """Whole numbers as they are; text as 0, 1, 2, ... in the order in which it first appears."""
+    import polars as pl
+
+    _refuse_missing(path, frame, name)
+    column = frame[name]
+    if column.dtype.is_integer():
+        numbers = column.cast(pl.Int64, strict=False)
+        if numbers.null_count() == 0:
+            return torch.from_numpy(numbers.to_numpy().copy()), None
+    text = _stripped(column.cast(pl.String))
+    words = text.unique(maintain_order=True).to_list()
+    codes = text.replace_strict(words, range(len(words)), return_dtype=pl.Int64)
+    return torch.from_numpy(codes.to_numpy().copy()), tuple(words)
+
+
+def _stripped(column: pl.Series) -> pl.Series:
+    return column.str.strip_chars()
+
+
+def _refuse_missing(path: Path, frame: pl.DataFrame, name: str) -> None:
+    absent = frame[name].is_null()
+    if frame[name].dtype.is_float():
+        absent = absent | frame[name].is_nan().fill_null(True)
+    if absent.any():
+        _refuse(path, frame, name, absent.to_numpy(), "something in every line", "missing cells")
+
+
+def _refuse(path: Path, frame: pl.DataFrame, name: str, where: np.ndarray, expected: str, got: str) -> None:
+    lines = frame[LINE].to_numpy()[where]
+    first = ", ".join(map(str, lines[:3].tolist()))
+    more = f" and {len(lines) - 3} more" if len(lines) > 3 else ""
+    places = f"line{'s' if len(lines) > 1 else ''} {first}{more}"
+    raise ValueError(f"{path}, column {name!r}, {places}: expected {expected}, got {got}")
