@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from rankwise.data import load_digit_retrieval, load_eights
+from rankwise.files import write_whole
 from rankwise.tasks import RetrievalTask, TabularTask
 from rankwise.training import Checkpoints, Interrupted, adamw, cosine, fit, read_checkpoint, warmed_up
-from rankwise.training.checkpoints import write_whole
 
 TASKS = {
     "tabular": TabularTask(load_eights(seed=0), loss="soprc", positives=8, batch_size=100),

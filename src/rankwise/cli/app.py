@@ -62,6 +62,29 @@ def demo(
     show_demo(out, seeds=seeds, quick=quick)
 
 
+@app.command()
+def train(
+    recipe: Annotated[str, typer.Argument(help="A YAML file, or a name from `rankwise list recipes`.")],
+    changes: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="Changes to the recipe, such as loss.prior=0.05."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The folder of the run; runs/RECIPE by default.", show_default=False)
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest good checkpoint.")] = False,
+) -> None:
+    """Train a model as a recipe says, and evaluate it on data it has not seen.
+
+    A recipe says what to train on, which model and loss, for how long, and what to measure. Everything that comes out
+    is written to one folder: the weights, the log, the metrics, the scores of the test part. A run that was stopped,
+    by Ctrl-C or anything worse, goes on with --resume as if nothing had happened.
+    """
+    from rankwise.cli.train import default_folder, train
+
+    train(recipe, changes or [], default_folder(recipe) if out is None else out, resume=resume)
+
+
 @app.command("list")
 def list_(
     kind: Annotated[

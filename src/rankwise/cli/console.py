@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from rich import box
@@ -10,7 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["print_paragraph", "print_table", "progress_bar"]
+__all__ = ["print_paragraph", "print_table", "progress_bar", "say", "shows_progress"]
 
 _UNBROKEN = 1000  # characters in a line
 
@@ -47,13 +48,28 @@ def print_paragraph(text: str) -> None:
     _print(console, Text(text))
 
 
-def progress_bar() -> Progress:
-    """A progress bar on stderr; none when that is not a terminal."""
+def say(text: str) -> None:
+    """Print one line to stderr: a note on what goes on, not a result."""
+    print(f"rankwise: {' '.join(text.split())}", file=sys.stderr, flush=True)
+
+
+def shows_progress() -> bool:
+    """Whether a person watches: stderr is a terminal."""
+    return Console(stderr=True).is_terminal
+
+
+def progress_bar(details: str = "") -> Progress:
+    """A progress bar on stderr; none when that is not a terminal.
+
+    Args:
+        details: what to show besides, a format over the `fields` of a task.
+    """
     console = Console(stderr=True)
     return Progress(
         TextColumn("{task.description}", table_column=None),
         BarColumn(bar_width=None),
         TextColumn("{task.percentage:>3.0f} %"),
+        *([TextColumn(details)] if details else []),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),

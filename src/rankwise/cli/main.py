@@ -6,11 +6,13 @@ import sys
 from collections.abc import Sequence
 
 from rankwise.cli.extras import MissingExtra, require
+from rankwise.cli.stop import INTERRUPTED, Stop
 
-__all__ = ["INTERRUPTED", "main"]
+__all__ = ["main"]
 
-INTERRUPTED = 130  # what a shell reports for a program ended by Ctrl-C
 STOPPED = "stopped by Ctrl-C; nothing was written"
+# What the readers and checks raise for what a user gave them.
+WRONG_INPUT = (ValueError, FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -22,7 +24,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         0 if all went well, 2 for a wrong argument, 130 after Ctrl-C, 1 for any other failure.
     """
-    given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in given  # wherever it stands
+    given = [each for each in given if each != "--debug"] or ["--help"]
     try:
         require("the command line", ("typer", "rich"), extra="train")
         from rankwise.cli.app import app
@@ -31,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         ending = INTERRUPTED
     except Exception as problem:
-        if "--debug" in given:
+        if debug:
             raise
         return _explain(problem)
     # Some versions of typer turn Ctrl-C into this code themselves.
@@ -43,14 +47,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _explain(problem: Exception) -> int:
     if isinstance(problem, MissingExtra):
         return _end(1, str(problem))
+    if isinstance(problem, Stop):
+        return _end(problem.code, _one_line(problem))
     # The command line's own errors, in whichever of its two classes this version of typer has them.
     message = getattr(problem, "format_message", None)
     if message is not None:
         return _end(getattr(problem, "exit_code", 2), f"{message().rstrip('.')} (see rankwise --help)")
     if type(problem).__name__ == "Abort":
         return _end(INTERRUPTED, STOPPED)
-    said = " ".join(str(problem).split()) or type(problem).__name__
-    return _end(1, f"{said} (rankwise --debug ... shows where)")
+    if isinstance(problem, WRONG_INPUT):
+        return _end(2, _one_line(problem))
+    return _end(1, f"{_one_line(problem)} (rankwise --debug ... shows where)")
+
+
+def _one_line(problem: Exception) -> str:
+    if isinstance(problem, OSError) and problem.filename is not None and problem.strerror:
+        return f"{problem.filename}: {problem.strerror.lower()}"
+    return " ".join(str(problem).split()) or type(problem).__name__
 
 
 def _end(code: int, message: str) -> int:

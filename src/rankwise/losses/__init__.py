@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rankwise.losses.auprc import AUPRCLoss
@@ -12,7 +14,7 @@ from rankwise.losses.embedding import EmbeddingLoss
 from rankwise.losses.priors import GroupPrior, Prior, PriorSchedule, class_prior, data_prior
 from rankwise.losses.rivals import BalancedCrossEntropyLoss, CrossEntropyLoss
 from rankwise.losses.semi_variance import SemiVariance
-from rankwise.registry import LossRecord, Registry
+from rankwise.registry import LossRecord, Registry, nearest
 
 __all__ = [
     "LOSSES",
@@ -36,11 +38,24 @@ for _record in RECORDS:
     LOSSES.add(_record)
 
 
-def create_loss(name: str, **options: Any) -> Any:
-    """A loss by its registered name or alias; `options` are those of its class.
+def create_loss(name: str, *, add: Sequence[Mapping[str, Any]] = (), **options: Any) -> Any:
+    """A loss by its registered name or alias.
+
+    Args:
+        name: see `rankwise list losses`.
+        add: losses to be added to it, each as a mapping with its name and options (see `Combined`).
+        options: those of its class.
 
     Example:
         >>> type(create_loss("soprc", prior=0.05)).__name__
         'AUPRCLoss'
+        >>> type(create_loss("soprc", add=[{"name": "semi-variance", "positive": 3}])).__name__
+        'Combined'
     """
-    return LOSSES.get(name).build(**options)
+    build = LOSSES.get(name).build
+    known = inspect.signature(build).parameters
+    for option in options:
+        if option not in known:
+            raise ValueError(f"loss {name!r} has no option {option!r}{nearest(option, known)}")
+    loss = build(**options)
+    return Combined(loss, *(create_loss(**each) for each in add)) if add else loss

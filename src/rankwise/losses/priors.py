@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor, nn
 
 from rankwise.checks import check_choice, check_ids, check_labels, check_same_shape, check_share, check_tensor
+from rankwise.registry import nearest
 
 __all__ = ["GroupPrior", "Prior", "PriorSchedule", "class_prior", "data_prior"]
 
@@ -108,9 +111,17 @@ class PriorSchedule(Prior):
 
 
 def as_prior(prior: object) -> Prior:
-    """What a user may pass as `prior=`: a number, "batch", a tensor (one number per group), or a `Prior`."""
+    """What a user may pass as `prior=`: a number, "batch", a tensor (one number per group), or a `Prior`.
+
+    A mapping is the arguments of a `PriorSchedule`, as a file may give them.
+    """
     if isinstance(prior, Prior):
         return prior
+    if isinstance(prior, Mapping):
+        unknown = [name for name in prior if name not in ("start", "end", "steps")]
+        if unknown:
+            raise ValueError(f"prior: unknown key {unknown[0]!r}{nearest(str(unknown[0]), ('start', 'end', 'steps'))}")
+        return PriorSchedule(**prior)
     if isinstance(prior, str):
         check_choice("prior", prior, ("batch",))
         return BatchPrior()

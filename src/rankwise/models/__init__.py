@@ -1,5 +1,6 @@
 """Models: rows of numbers to scores or to vectors."""
 
 from rankwise.models.mlp import MLPEmbedder, MLPScorer
+from rankwise.models.scaling import SCALINGS, Scaling, scaled
 
-__all__ = ["MLPEmbedder", "MLPScorer"]
+__all__ = ["SCALINGS", "MLPEmbedder", "MLPScorer", "Scaling", "scaled"]

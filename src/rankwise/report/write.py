@@ -9,6 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
+from rankwise.files import write_whole
 from rankwise.report.content import Figure, Report
 
 __all__ = ["render_report", "write_report"]
@@ -26,16 +27,7 @@ def write_report(path: str | os.PathLike[str], report: Report) -> Path:
     """
     target = Path(path)
     page = render_report(report)
-    draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        with draft.open("w", encoding="utf-8") as file:
-            file.write(page)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, target)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
+    write_whole(target, page.encode())
     return target
 
 

@@ -12,8 +12,8 @@ from torch.utils.data import DataLoader
 
 from rankwise.data import Batch, Split
 from rankwise.losses import EmbeddingLoss, create_loss
-from rankwise.metrics import evaluate_retrieval
-from rankwise.models import MLPEmbedder
+from rankwise.metrics import Evaluation, evaluate_retrieval
+from rankwise.models import MLPEmbedder, scaled
 from rankwise.samplers import ClassBatchSampler
 from rankwise.tasks.batches import batches_of, predict_all
 
@@ -33,6 +33,7 @@ class RetrievalTask:
             classifier feeds its last layer).
         loss_options: options of that loss.
         hidden: the widths of the hidden layers of the embedder.
+        scaling: of the features, see `rankwise.models.Scaling`; learned from the training part, kept in the model.
         dimensions: d, the numbers in a vector.
         classes: classes in every batch.
         samples_per_class: rows of each of them.
@@ -49,6 +50,7 @@ class RetrievalTask:
     loss: str
     loss_options: Mapping[str, Any] = field(default_factory=dict)
     hidden: Sequence[int] = (64,)
+    scaling: str = "none"
     dimensions: int = 32
     classes: int = 10
     samples_per_class: int = 6
@@ -59,9 +61,12 @@ class RetrievalTask:
         return self.metrics[0]
 
     def build_model(self) -> nn.Module:
-        inputs = self.data.train.features.shape[1]
+        features = self.data.train.features
         # A classifier is free in the length of its features, as classifiers are; the metric looks at angles only.
-        return MLPEmbedder(inputs, self.dimensions, hidden=self.hidden, normalise=self.loss != CLASSIFIER)
+        embedder = MLPEmbedder(
+            features.shape[1], self.dimensions, hidden=self.hidden, normalise=self.loss != CLASSIFIER
+        )
+        return scaled(embedder, features, self.scaling)
 
     def build_loss(self) -> nn.Module:
         if self.loss == CLASSIFIER:
@@ -80,9 +85,12 @@ class RetrievalTask:
         return value
 
     def evaluate(self, model: nn.Module, part: str) -> dict[str, float]:
+        return self.judge(model, part).means
+
+    def judge(self, model: nn.Module, part: str, *, bootstrap: int = 0) -> Evaluation:
         chosen = self.data.part(part)
         vectors = predict_all(model, chosen.features)
-        return evaluate_retrieval(vectors, chosen.labels, self.metrics, bootstrap=0).means
+        return evaluate_retrieval(vectors, chosen.labels, self.metrics, bootstrap=bootstrap)
 
 
 class ClassifierHead(nn.Module):

@@ -11,8 +11,8 @@ from torch.utils.data import DataLoader
 
 from rankwise.data import Batch, Split
 from rankwise.losses import create_loss
-from rankwise.metrics import evaluate
-from rankwise.models import MLPScorer
+from rankwise.metrics import Evaluation, evaluate
+from rankwise.models import MLPScorer, scaled
 from rankwise.samplers import BinaryBatchSampler
 from rankwise.tasks.batches import batches_of, predict_all, shuffled_batches
 
@@ -28,6 +28,7 @@ class TabularTask:
         loss: a registered name, see `rankwise list losses`.
         loss_options: options of that loss.
         hidden: the widths of the hidden layers of the scorer.
+        scaling: of the features, see `rankwise.models.Scaling`; learned from the training part, kept in the model.
         batch_size: rows in a batch.
         positives: positive rows in every batch; None shuffles all rows alike, so a batch holds as many as chance gives.
         metrics: by name; choices are made by the first.
@@ -44,6 +45,7 @@ class TabularTask:
     loss: str
     loss_options: Mapping[str, Any] = field(default_factory=dict)
     hidden: Sequence[int] = (64,)
+    scaling: str = "none"
     batch_size: int = 64
     positives: int | None = None
     metrics: Sequence[str] = ("ap",)
@@ -53,7 +55,8 @@ class TabularTask:
         return self.metrics[0]
 
     def build_model(self) -> nn.Module:
-        return MLPScorer(self.data.train.features.shape[1], hidden=self.hidden)
+        features = self.data.train.features
+        return scaled(MLPScorer(features.shape[1], hidden=self.hidden), features, self.scaling)
 
     def build_loss(self) -> nn.Module:
         loss: nn.Module = create_loss(self.loss, **self.loss_options)
@@ -78,5 +81,8 @@ class TabularTask:
         return predict_all(model, self.data.part(part).features)
 
     def evaluate(self, model: nn.Module, part: str) -> dict[str, float]:
+        return self.judge(model, part).means
+
+    def judge(self, model: nn.Module, part: str, *, bootstrap: int = 0) -> Evaluation:
         labels = self.data.part(part).labels
-        return evaluate(self.predict(model, part), labels, self.metrics, bootstrap=0).means
+        return evaluate(self.predict(model, part), labels, self.metrics, bootstrap=bootstrap)

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from rankwise.data import Batch
+from rankwise.metrics import Evaluation
 
 __all__ = ["Task"]
 
@@ -37,3 +38,6 @@ class Task(Protocol):
 
     def evaluate(self, model: nn.Module, part: str) -> dict[str, float]:
         """Metrics by name on the part "train", "validation" or "test"."""
+
+    def judge(self, model: nn.Module, part: str, *, bootstrap: int = 0) -> Evaluation:
+        """The same with per-query values, and intervals if `bootstrap` (a number of replicates) is given."""

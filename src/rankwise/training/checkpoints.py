@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import io
-import os
 import re
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-__all__ = ["Checkpoints", "Damaged", "read_checkpoint", "write_whole"]
+from rankwise.files import write_whole
+
+__all__ = ["Checkpoints", "Damaged", "read_checkpoint"]
 
 _NAME = re.compile(r"step-(\d+)\.pt")
 
@@ -105,32 +106,6 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     if not isinstance(state, dict):
         raise ValueError(f"{path}: expected a checkpoint, got a {type(state).__name__}")
     return state
-
-
-def write_whole(path: Path, content: bytes | memoryview) -> None:
-    """Write a file so that it is there completely or not at all, even if the machine stops half way."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    for folder in _open_folder(path.parent):
-        os.fsync(folder)
-
-
-def _open_folder(path: Path) -> Iterator[int]:
-    if os.name != "posix":  # elsewhere a folder cannot be opened to be forced to the disk
-        return
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def _step(path: Path) -> int:

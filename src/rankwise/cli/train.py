@@ -1,0 +1,110 @@
+"""`rankwise train`: run a recipe, show how it goes, say what came out."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from rich.progress import Progress, TaskID
+
+from rankwise.cli.console import print_paragraph, print_table, progress_bar, say, shows_progress
+from rankwise.cli.extras import require
+from rankwise.cli.processes import is_first_process, lost_a_process
+from rankwise.cli.stop import INTERRUPTED, Stop
+
+if TYPE_CHECKING:
+    from rankwise.training import Step
+
+__all__ = ["default_folder", "train"]
+
+
+def default_folder(recipe: str) -> Path:
+    """Where a run goes if nobody says where."""
+    return Path("runs") / Path(recipe).stem
+
+
+def train(recipe: str, changes: Sequence[str], out: Path, *, resume: bool) -> None:
+    """Train, evaluate on the test part, print and write the results to `out`."""
+    require("training", ("lightning_fabric", "pydantic", "yaml"), extra="train")
+    from rankwise.recipes import load_recipe
+    from rankwise.recipes.run import run_recipe
+    from rankwise.training import Interrupted, summarise
+
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it would announce every process
+    read = load_recipe(recipe, changes)
+    how = f"go on with: {shlex.join(['rankwise', 'train', recipe, *changes, '--out', str(out), '--resume'])}"
+    try:
+        with progress_bar("loss {task.fields[loss]}  {task.fields[found]}  {task.fields[speed]}") as progress:
+            finished = run_recipe(read, out, resume=resume, watcher=_Shown(progress, read.metrics[0]))
+    except Interrupted as problem:
+        raise Stop(f"{problem}; {how}", INTERRUPTED) from None
+    except OSError as problem:
+        if problem.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise Stop(f"the disk is full; the checkpoints saved before are intact; make room and {how}") from problem
+        raise
+    except RuntimeError as problem:
+        if lost_a_process(problem):
+            raise Stop(f"another process of this run has ended; {how}") from problem
+        raise
+    if not is_first_process():
+        return
+    if len(finished) == 1:
+        test = finished[0].test
+        rows = [(name, f"{mean:.4f}", _interval(test.intervals.get(name))) for name, mean in test.means.items()]
+        print_table("Test part", ("metric", "mean", "95 % interval"), rows, numbers=True)
+        best = finished[0].run.history.best_step
+        print_paragraph(f"Weights of step {best}, the best on validation by {read.metrics[0]}.")
+    else:
+        rows = []
+        for name in finished[0].test.means:
+            summary = summarise([each.test.means[name] for each in finished])
+            rows.append((name, f"{summary.mean:.4f}", _interval((summary.low, summary.high))))
+        title = f"Test part, mean over {len(finished)} seeds"
+        print_table(title, ("metric", "mean", "95 % interval over seeds"), rows, numbers=True)
+    print_paragraph(f"Run: {out}")
+
+
+class _Shown:
+    """A progress bar with loss, metric, items per second and time left."""
+
+    def __init__(self, progress: Progress, metric: str) -> None:
+        self._progress, self._metric = progress, metric
+        self._bar: TaskID | None = None
+        self._since, self._rows, self._loss = monotonic(), 0, float("nan")
+
+    def begins(self, seed: int, steps: int, done: int) -> None:
+        if self._bar is not None:
+            self._progress.remove_task(self._bar)
+        if done and is_first_process():
+            say(f"seed {seed}: going on after step {done} of {steps}")
+        self._bar = self._progress.add_task(
+            f"seed {seed}", total=steps, completed=done, loss="-", found="", speed="", start=True
+        )
+        self._since, self._rows = monotonic(), 0
+
+    def step(self, step: Step) -> None:
+        assert self._bar is not None
+        self._rows, self._loss = self._rows + step.rows, step.loss
+        speed = self._rows / max(monotonic() - self._since, 1e-9)
+        self._progress.update(self._bar, completed=step.number, loss=f"{step.loss:.4g}", speed=f"{speed:,.0f} items/s")
+
+    def evaluation(self, step: int, metrics: Mapping[str, float]) -> None:
+        assert self._bar is not None
+        found = f"{self._metric} {metrics[self._metric]:.4f}"
+        self._progress.update(self._bar, found=found)
+        if not shows_progress():
+            loss = f"loss {self._loss:.4g}, " if self._loss == self._loss else ""
+            self.says(f"step {step}: {loss}validation {found}")
+
+    def says(self, text: str) -> None:
+        if is_first_process():
+            say(text)
+
+
+def _interval(bounds: tuple[float, float] | None) -> str:
+    return "-" if bounds is None or bounds[0] != bounds[0] else f"{bounds[0]:.4f} to {bounds[1]:.4f}"

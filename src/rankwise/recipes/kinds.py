@@ -1,0 +1,14 @@
+"""The kinds of tasks a recipe may name."""
+
+from __future__ import annotations
+
+from rankwise.recipes.retrieval import RetrievalRecipe
+from rankwise.recipes.schema import Recipe
+from rankwise.recipes.tabular import TabularRecipe
+
+__all__ = ["KINDS"]
+
+KINDS: dict[str, type[Recipe]] = {
+    "tabular": TabularRecipe,
+    "retrieval": RetrievalRecipe,
+}

@@ -1,0 +1,215 @@
+"""Running a recipe: one folder per run, with everything that came out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from lightning_fabric import Fabric
+
+from rankwise.files import write_whole
+from rankwise.metrics import Evaluation
+from rankwise.recipes.load import dump_recipe, make_recipe
+from rankwise.recipes.record import changed_files, fingerprints, read_record, write_record
+from rankwise.recipes.results import write_results
+from rankwise.recipes.schema import Recipe
+from rankwise.tasks import Task
+from rankwise.training import Checkpoints, Run, Step, fit, make_fabric, read_checkpoint
+from rankwise.training.logs import CSVLog, Log, TensorBoardLog
+
+__all__ = ["Finished", "RunFolder", "Watcher", "load_run", "run_recipe"]
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run that has come to its end: its folder, seed, weights, history, and what the test part gave."""
+
+    folder: Path
+    seed: int
+    run: Run
+    test: Evaluation
+
+
+class Watcher(Protocol):
+    """Told what a run does."""
+
+    def begins(self, seed: int, steps: int, done: int) -> None:
+        """Training begins, with `done` of `steps` steps done before."""
+
+    def step(self, step: Step) -> None:
+        """A step was taken."""
+
+    def evaluation(self, step: int, metrics: Mapping[str, float]) -> None:
+        """The validation part was evaluated."""
+
+    def says(self, text: str) -> None:
+        """Something a person should know."""
+
+
+class RunFolder:
+    """The folder of one run (one seed).
+
+    It holds `recipe.yaml` (complete), `record.json` (versions, fingerprints of the data), `log.csv`, `checkpoints/`,
+    and, when the run is over, `test.json`, `test-queries.csv` and, for tasks that score items, `test-scores.csv`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def recipe(self) -> Path:
+        return self.path / "recipe.yaml"
+
+    @property
+    def record(self) -> Path:
+        return self.path / "record.json"
+
+    @property
+    def exists(self) -> bool:
+        return self.record.is_file()
+
+    def checkpoints(self, keep: int = 3) -> Checkpoints:
+        return Checkpoints(self.path / "checkpoints", keep=keep)
+
+
+def run_recipe(
+    recipe: Recipe,
+    folder: Path,
+    *,
+    watcher: Watcher,
+    resume: bool = False,
+) -> list[Finished]:
+    """Train a recipe with each of its seeds, evaluate the best weights on the test part, write everything down.
+
+    Args:
+        recipe: what to do.
+        folder: where to write; with several seeds, each gets a folder `seed-N` below.
+        watcher: told what happens.
+        resume: go on from the newest good checkpoints; what has not begun begins. Without it a folder that holds a run
+            is refused.
+
+    Returns:
+        One `Finished` per seed.
+    """
+    folders = {seed: RunFolder(folder / f"seed-{seed}" if len(recipe.seeds) > 1 else folder) for seed in recipe.seeds}
+    if not resume and (taken := [each.path for each in folders.values() if each.exists]):
+        raise FileExistsError(f"{taken[0]} holds a run; go on with --resume, or write elsewhere with --out")
+    data = fingerprints(recipe)
+    fabric = make_fabric(recipe.place.make())
+    return [
+        _run(recipe, seed, each, data, resume=resume, fabric=fabric, watcher=watcher, task=recipe.build_task(seed))
+        for seed, each in folders.items()
+    ]
+
+
+def _run(
+    recipe: Recipe,
+    seed: int,
+    folder: RunFolder,
+    data: dict[str, str],
+    *,
+    resume: bool,
+    fabric: Fabric,
+    watcher: Watcher,
+    task: Task,
+) -> Finished:
+    checkpoints = folder.checkpoints(recipe.checkpoints.keep)
+    start = _find_start(recipe, folder, data, checkpoints, watcher) if resume and folder.exists else None
+    done = 0 if start is None else int(start["step"])
+    steps = recipe.budget.in_steps(len(task.train_loader(seed)) // recipe.gradient.accumulate)
+    logs: list[Log] = []
+    if fabric.is_global_zero:
+        folder.path.mkdir(parents=True, exist_ok=True)
+        if start is None:
+            write_whole(folder.recipe, dump_recipe(recipe).encode())
+            write_record(folder.record, recipe, seed, data)
+        logs = _open_logs(recipe, folder, [] if start is None else start["history"]["losses"].tolist())
+    fabric.barrier()
+    watcher.begins(seed, steps, done)
+
+    def on_step(step: Step) -> None:
+        for log in logs:
+            log.step(step)
+        watcher.step(step)
+
+    def on_evaluation(step: int, metrics: dict[str, float]) -> None:
+        for log in logs:
+            log.evaluation(step, metrics)
+        watcher.evaluation(step, metrics)
+
+    try:
+        run = fit(
+            task,
+            steps=steps,
+            optimiser=recipe.optimiser.make(),
+            schedule=recipe.schedule.make(),
+            eval_every=recipe.evaluation.every,
+            patience=recipe.evaluation.patience,
+            take_best=True,
+            clip_norm=recipe.gradient.clip,
+            accumulate=recipe.gradient.accumulate,
+            rows_at_once=recipe.gradient.rows_at_once,
+            seed=seed,
+            fabric=fabric,
+            checkpoints=checkpoints,
+            save_every=recipe.checkpoints.every,
+            start=start,
+            notes={"recipe": json.dumps(recipe.model_dump(mode="json")), "seed": seed},
+            on_step=on_step,
+            on_evaluation=on_evaluation,
+        )
+    finally:
+        for log in logs:
+            log.flush()
+    test = task.judge(run.model, "test", bootstrap=1000)
+    scores = task.predict(run.model, "test") if hasattr(task, "predict") else None
+    if fabric.is_global_zero:
+        write_results(folder.path, test, run.history, None if scores is None else (scores, task.data.test))  # type: ignore[attr-defined]
+    fabric.barrier()
+    return Finished(folder.path, seed, run, test)
+
+
+def _find_start(
+    recipe: Recipe, folder: RunFolder, data: dict[str, str], checkpoints: Checkpoints, watcher: Watcher
+) -> dict[str, Any] | None:
+    recorded = read_record(folder.record)
+    before, now = recorded["recipe"], recipe.model_dump(mode="json")
+    # Where a run takes place and how many checkpoints it keeps changes nothing in what comes out.
+    different = [key for key in now if key not in ("place", "checkpoints", "logs") and now[key] != before.get(key)]
+    if different:
+        raise ValueError(
+            f"{folder.path}: cannot go on with another recipe; {', '.join(different)} changed since the run began"
+        )
+    if changed := changed_files(recorded["data"], data):
+        raise ValueError(f"{folder.path}: cannot go on with other data; {changed[0]} changed since the run began")
+    state, damaged = checkpoints.newest()
+    for each in damaged:
+        watcher.says(f"skipped a damaged checkpoint: {each.reason}")
+    if state is None:
+        watcher.says(f"{folder.path}: no usable checkpoint; starting from the beginning")
+    return state
+
+
+def _open_logs(recipe: Recipe, folder: RunFolder, losses: list[float]) -> list[Log]:
+    logs: list[Log] = []
+    if "csv" in recipe.logs:
+        logs.append(CSVLog(folder.path / "log.csv", recipe.metrics, losses=losses))
+    if "tensorboard" in recipe.logs:
+        logs.append(TensorBoardLog(folder.path / "tensorboard", start=len(losses)))
+    return logs
+
+
+def load_run(folder: Path) -> tuple[Recipe, int, dict[str, torch.Tensor]]:
+    """The recipe, seed and best weights of a run."""
+    where = RunFolder(folder)
+    if not where.exists:
+        raise ValueError(f"{folder}: expected the folder of a run, found no {where.record.name} in it")
+    record = read_record(where.record)
+    best = where.checkpoints().best
+    if not best.is_file():
+        raise ValueError(f"{folder}: the run has no best checkpoint yet; go on with rankwise train ... --resume")
+    return make_recipe(record["recipe"]), int(record["seed"]), read_checkpoint(best)["model"]

@@ -1,0 +1,244 @@
+"""What every recipe says: how to train, how long, on what device, what to measure. The rest is the task's."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from torch.optim import Optimizer
+
+from rankwise.losses import LOSSES, create_loss
+from rankwise.metrics import create_metric
+from rankwise.registry import nearest
+from rankwise.tasks import Task
+from rankwise.training import Place, adamw, constant, cosine, sgd, steps_down, warmed_up
+from rankwise.training.optimisers import Parameters, Schedule
+
+__all__ = ["Batches", "Count", "FileOrShare", "LossChoice", "Names", "Recipe", "Share", "Strict"]
+
+Count = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(gt=0, lt=1)]
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+Names = Annotated[tuple[str, ...], Field(min_length=1)]
+
+
+def _file_or_share(value: object) -> object:
+    if isinstance(value, str | Path) and str(value):
+        return Path(value)
+    if isinstance(value, float | int) and not isinstance(value, bool) and 0 < value < 1:
+        return float(value)
+    raise ValueError(f"expected a file, or a share of the rows between 0 and 1, got {value!r}")
+
+
+FileOrShare = Annotated[Path | float, BeforeValidator(_file_or_share)]
+
+
+class Strict(BaseModel):
+    """A part of a recipe: unknown keys are refused, nothing changes after reading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class LossChoice(BaseModel):
+    """A loss by name, with its options beside the name.
+
+    `prior: data` is the true share of positives of the training part; a mapping with `start`, `end` and `steps` is a
+    schedule. `add` is a list of further losses, such as semi-variance.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    name: str
+    add: tuple[LossChoice, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_alone(cls, given: object) -> object:
+        return {"name": given} if isinstance(given, str) else given
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        LOSSES.get(name)
+        return name
+
+    @model_validator(mode="after")
+    def _options_fit(self) -> LossChoice:
+        options = {**self.options, "prior": 0.1} if self.options.get("prior") == "data" else self.options
+        known = inspect.signature(LOSSES.get(self.name).build).parameters
+        for option in options:
+            if option not in known:
+                raise ValueError(f"{self.name} has no option {option!r}{nearest(option, known)}")
+        try:
+            create_loss(self.name, **options)
+        except TypeError as problem:
+            raise ValueError(str(problem)) from None
+        return self
+
+    @classmethod
+    def of(cls, name: str, **options: Any) -> LossChoice:
+        return cls.model_validate({"name": name, **options})
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Without the name and the additions."""
+        return dict(self.model_extra or {})
+
+    @property
+    def all_options(self) -> dict[str, Any]:
+        """As `create_loss` takes them."""
+        add = [{"name": each.name, **each.all_options} for each in self.add]
+        return {**self.options, "add": add} if add else self.options
+
+
+class Batches(Strict):
+    """How many rows stand in a batch."""
+
+    size: Count = 256
+
+
+class OptimiserChoice(Strict):
+    """AdamW, or SGD with momentum."""
+
+    name: Literal["adamw", "sgd"] = "adamw"
+    learning_rate: Positive = 1e-3
+    weight_decay: NotNegative = 0.0
+    betas: tuple[Share, Share] = (0.9, 0.999)
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    nesterov: bool = False
+
+    def make(self) -> Callable[[Parameters], Optimizer]:
+        if self.name == "adamw":
+            return adamw(self.learning_rate, weight_decay=self.weight_decay, betas=self.betas)
+        return sgd(self.learning_rate, momentum=self.momentum, nesterov=self.nesterov, weight_decay=self.weight_decay)
+
+
+class ScheduleChoice(Strict):
+    """How the learning rate changes: "cosine" down to 0 (after `warmup` steps up from 0), "steps" down by `factor` at
+    the shares `at` of the run, or "constant"."""
+
+    name: Literal["cosine", "steps", "constant"] = "cosine"
+    warmup: Annotated[int, Field(ge=0)] = 0
+    at: tuple[Share, ...] = (0.5,)
+    factor: Positive = 0.1
+
+    def make(self) -> Schedule:
+        if self.name == "steps":
+            return steps_down(self.at, self.factor)
+        if self.name == "constant":
+            return constant
+        return warmed_up(self.warmup) if self.warmup else cosine
+
+
+class Budget(Strict):
+    """How long to train: `steps` of the optimiser or `epochs` over the data, one of the two."""
+
+    steps: Count | None = None
+    epochs: Positive | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Budget:
+        if (self.steps is None) == (self.epochs is None):
+            raise ValueError("expected steps or epochs, one of the two")
+        return self
+
+    def in_steps(self, batches_per_epoch: int) -> int:
+        if self.steps is not None:
+            return self.steps
+        assert self.epochs is not None
+        return max(1, round(self.epochs * batches_per_epoch))
+
+
+class EvaluationPlan(Strict):
+    """When to evaluate on the validation part; `patience` evaluations without a better value end the run."""
+
+    every: Count = 100
+    patience: Count | None = None
+
+
+class CheckpointPlan(Strict):
+    """When to save (by default at every evaluation) and how many of the last ones to keep besides the best."""
+
+    every: Count | None = None
+    keep: Count = 3
+
+
+class GradientPlan(Strict):
+    """`clip`: the largest norm of a gradient. `accumulate`: batches per step. `rows_at_once`: how many rows of a batch
+    the model takes at a time, for batches larger than memory."""
+
+    clip: Positive | None = None
+    accumulate: Count = 1
+    rows_at_once: Count | None = None
+
+
+class PlaceChoice(Strict):
+    """Where to train: device, number of processes, precision."""
+
+    accelerator: Literal["cpu", "cuda", "auto"] = "auto"
+    devices: Count = 1
+    precision: Literal["32", "64", "bf16", "fp16"] = "32"
+
+    @model_validator(mode="after")
+    def _possible(self) -> PlaceChoice:
+        self.make()
+        return self
+
+    def make(self) -> Place:
+        return Place(self.accelerator, self.devices, self.precision)
+
+
+class Recipe(Strict, ABC):
+    """A whole run, as a YAML file describes it. Each kind of task has its own data, model and batches."""
+
+    summary: ClassVar[str]
+
+    task: str
+    metrics: Names
+    loss: LossChoice
+    optimiser: OptimiserChoice = OptimiserChoice()
+    schedule: ScheduleChoice = ScheduleChoice()
+    budget: Budget = Budget(steps=1000)
+    evaluation: EvaluationPlan = EvaluationPlan()
+    checkpoints: CheckpointPlan = CheckpointPlan()
+    gradient: GradientPlan = GradientPlan()
+    place: PlaceChoice = PlaceChoice()
+    logs: tuple[Literal["csv", "tensorboard"], ...] = ("csv",)
+    seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (0,)
+
+    @field_validator("metrics")
+    @classmethod
+    def _known_metrics(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            create_metric(name)
+        return names
+
+    @field_validator("seeds")
+    @classmethod
+    def _different_seeds(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
+        if len(set(seeds)) < len(seeds):
+            raise ValueError(f"expected different numbers, got {list(seeds)}")
+        return seeds
+
+    @abstractmethod
+    def build_task(self, seed: int) -> Task:
+        """Read the data and tie everything together; `seed` cuts data that are not cut yet."""
+
+    @abstractmethod
+    def for_scoring(self, path: Path, features: int) -> Recipe:
+        """The same recipe with another file in place of all its data, to judge a trained model on it.
+
+        `features` is how many numbers the model takes per row.
+        """
+
+    def files(self) -> Iterator[Path]:
+        """The files the run reads."""
+        data = getattr(self, "data", None)
+        for value in vars(data).values() if data is not None else ():
+            if isinstance(value, Path):
+                yield value
