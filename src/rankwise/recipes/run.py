@@ -127,7 +127,7 @@ def _run(
         if start is None:
             write_whole(folder.recipe, dump_recipe(recipe).encode())
             write_record(folder.record, recipe, seed, data)
-        logs = _open_logs(recipe, folder, [] if start is None else start["history"]["losses"].tolist())
+        logs = _open_logs(recipe, folder, None if start is None else start["history"]["losses"].tolist())
     fabric.barrier()
     watcher.begins(seed, steps, done)
 
@@ -141,30 +141,26 @@ def _run(
             log.evaluation(step, metrics)
         watcher.evaluation(step, metrics)
 
-    try:
-        run = fit(
-            task,
-            steps=steps,
-            optimiser=recipe.optimiser.make(),
-            schedule=recipe.schedule.make(),
-            eval_every=recipe.evaluation.every,
-            patience=recipe.evaluation.patience,
-            take_best=True,
-            clip_norm=recipe.gradient.clip,
-            accumulate=recipe.gradient.accumulate,
-            rows_at_once=recipe.gradient.rows_at_once,
-            seed=seed,
-            fabric=fabric,
-            checkpoints=checkpoints,
-            save_every=recipe.checkpoints.every,
-            start=start,
-            notes={"recipe": json.dumps(recipe.model_dump(mode="json")), "seed": seed},
-            on_step=on_step,
-            on_evaluation=on_evaluation,
-        )
-    finally:
-        for log in logs:
-            log.flush()
+    run = fit(
+        task,
+        steps=steps,
+        optimiser=recipe.optimiser.make(),
+        schedule=recipe.schedule.make(),
+        eval_every=recipe.evaluation.every,
+        patience=recipe.evaluation.patience,
+        take_best=True,
+        clip_norm=recipe.gradient.clip,
+        accumulate=recipe.gradient.accumulate,
+        rows_at_once=recipe.gradient.rows_at_once,
+        seed=seed,
+        fabric=fabric,
+        checkpoints=checkpoints,
+        save_every=recipe.checkpoints.every,
+        start=start,
+        notes={"recipe": json.dumps(recipe.model_dump(mode="json")), "seed": seed},
+        on_step=on_step,
+        on_evaluation=on_evaluation,
+    )
     test = task.judge(run.model, "test", bootstrap=1000)
     scores = task.predict(run.model, "test") if hasattr(task, "predict") else None
     if fabric.is_global_zero:
@@ -194,12 +190,12 @@ def _find_start(
     return state
 
 
-def _open_logs(recipe: Recipe, folder: RunFolder, losses: list[float]) -> list[Log]:
+def _open_logs(recipe: Recipe, folder: RunFolder, losses: list[float] | None) -> list[Log]:
     logs: list[Log] = []
     if "csv" in recipe.logs:
         logs.append(CSVLog(folder.path / "log.csv", recipe.metrics, losses=losses))
     if "tensorboard" in recipe.logs:
-        logs.append(TensorBoardLog(folder.path / "tensorboard", start=len(losses)))
+        logs.append(TensorBoardLog(folder.path / "tensorboard", start=len(losses or ())))
     return logs
 
 

@@ -23,9 +23,6 @@ class Log(Protocol):
     def evaluation(self, step: int, metrics: Mapping[str, float]) -> None:
         """After every evaluation."""
 
-    def flush(self) -> None:
-        """Put on the disk what has been taken."""
-
 
 class CSVLog:
     """A table with one row per `every` steps (the mean loss since the row before) and one per evaluation.
@@ -33,21 +30,24 @@ class CSVLog:
     Args:
         path: of the file.
         metrics: the columns after step, loss and learning_rate.
-        losses: of the steps done before, if the run goes on; rows of later steps are dropped, none begins a new file.
+        losses: of the steps done before, if the run goes on: rows of later steps are dropped. None begins a new file.
         every: steps per row.
     """
 
-    def __init__(self, path: Path, metrics: Sequence[str], *, losses: Sequence[float] = (), every: int = 10) -> None:
-        start = len(losses)
+    def __init__(
+        self, path: Path, metrics: Sequence[str], *, losses: Sequence[float] | None = None, every: int = 10
+    ) -> None:
         self._path, self._every = path, every
         self._columns = ["step", "loss", "learning_rate", *metrics]
-        self._rows: list[dict[str, Any]] = []
-        self._losses = list(losses[start - start % every :])
-        rows = [row for row in _read(path) if int(row["step"]) <= start] if start else []
+        kept: list[dict[str, str]] = []
+        self._losses: list[float] = []
+        if losses is not None:
+            kept = [row for row in _read(path) if int(row["step"]) <= len(losses)]
+            self._losses = list(losses[len(losses) - len(losses) % every :])
         text = io.StringIO()
         writer = csv.DictWriter(text, self._columns, lineterminator="\n", extrasaction="ignore")
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows(kept)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, text.getvalue().encode())
 
@@ -55,19 +55,15 @@ class CSVLog:
         self._losses.append(step.loss)
         if step.number % self._every == 0:
             mean = sum(self._losses) / len(self._losses)
-            self._rows.append(
-                {"step": step.number, "loss": f"{mean:.6g}", "learning_rate": f"{step.learning_rate:.6g}"}
-            )
+            self._add({"step": step.number, "loss": f"{mean:.6g}", "learning_rate": f"{step.learning_rate:.6g}"})
             self._losses = []
 
     def evaluation(self, step: int, metrics: Mapping[str, float]) -> None:
-        self._rows.append({"step": step, **{name: f"{value:.6f}" for name, value in metrics.items()}})
-        self.flush()
+        self._add({"step": step, **{name: f"{value:.6f}" for name, value in metrics.items()}})
 
-    def flush(self) -> None:
+    def _add(self, row: dict[str, Any]) -> None:
         with open(self._path, "a", newline="", encoding="utf-8") as file:
-            csv.DictWriter(file, self._columns, lineterminator="\n").writerows(self._rows)
-        self._rows = []
+            csv.DictWriter(file, self._columns, lineterminator="\n").writerow(row)
 
 
 class TensorBoardLog:
@@ -90,8 +86,6 @@ class TensorBoardLog:
     def evaluation(self, step: int, metrics: Mapping[str, float]) -> None:
         for name, value in metrics.items():
             self._writer.add_scalar(f"validation/{name}", value, step)
-
-    def flush(self) -> None:
         self._writer.flush()
 
 

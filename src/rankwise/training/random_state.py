@@ -39,7 +39,7 @@ class RandomState:
         own = torch.get_rng_state()
         if self._fabric.device.type == "cuda":
             own = torch.cat([own, torch.cuda.get_rng_state(self._fabric.device)])
-        return list(gather_rows(own[None].to(self._fabric.device)).cpu())
+        return [state.clone() for state in gather_rows(own[None].to(self._fabric.device)).cpu()]
 
     def load(self, states: Sequence[Tensor], step: int) -> None:
         """Take up a saved state; with more processes than were saved, the new ones start from the step's number."""
@@ -48,9 +48,10 @@ class RandomState:
             return
         own = states[self._fabric.global_rank]
         size = len(torch.get_rng_state())
-        torch.set_rng_state(own[:size].contiguous())
+        # Copies: torch takes the start of the storage for the start of the state.
+        torch.set_rng_state(own[:size].clone())
         if self._fabric.device.type == "cuda" and len(own) > size:
-            torch.cuda.set_rng_state(own[size:].contiguous(), self._fabric.device)
+            torch.cuda.set_rng_state(own[size:].clone(), self._fabric.device)
 
     def _reseed(self, step: int) -> None:
         mixed = np.random.SeedSequence([self._seed, self._fabric.global_rank, step]).generate_state(1, np.uint64)

@@ -1,0 +1,256 @@
+"""`rankwise train` as a user meets it: it trains, it can be killed at any moment, it says what is wrong."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from rankwise.cli import main
+from rankwise.training import Checkpoints
+from workers.rows import write_recipe, write_table
+
+TWO_PROCESSES = ("torch.distributed.run", "--nproc-per-node=2", "-m")
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_recipe(tmp_path)
+    return tmp_path
+
+
+def start(*arguments, launcher=()):
+    command = [sys.executable, "-m", *launcher, "rankwise", "train", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+
+
+def last_state(run):
+    state, damaged = Checkpoints(run / "checkpoints").newest()
+    assert damaged == []
+    return state
+
+
+def assert_same_run(first, second):
+    left, right = last_state(first), last_state(second)
+    for name in ("model", "loss"):
+        assert left[name].keys() == right[name].keys()
+        assert all(torch.equal(left[name][key], right[name][key]) for key in left[name]), name
+    assert torch.equal(left["history"]["losses"], right["history"]["losses"])
+    for name in ("test-scores.csv", "test-queries.csv", "log.csv"):
+        assert (first / name).read_text() == (second / name).read_text(), name
+    results = [json.loads((run / "test.json").read_text()) for run in (first, second)]
+    assert results[0]["means"] == results[1]["means"]
+
+
+def test_a_run_leaves_everything_in_its_folder(folder, capsys):
+    assert main(["train", "rows.yaml"]) == 0
+    out, err = capsys.readouterr()
+    assert "Run: runs/rows" in out
+    assert "95 % interval" in out
+    assert "step 60: loss" in err
+    run = folder / "runs" / "rows"
+    names = {path.name for path in run.iterdir()}
+    assert names == {
+        "recipe.yaml", "record.json", "log.csv", "checkpoints", "test.json", "test-queries.csv", "test-scores.csv"
+    }  # fmt: skip
+    assert [path.name for path in Checkpoints(run / "checkpoints").paths()] == [
+        "step-00000060.pt", "step-00000056.pt", "step-00000049.pt"
+    ]  # fmt: skip
+    result = json.loads((run / "test.json").read_text())
+    assert result["steps"] == 60
+    assert result["means"]["ap"] > 0.3
+    with open(run / "log.csv") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["step"] for row in rows if row["ap"]] == ["0", "20", "40", "60"]
+    record = json.loads((run / "record.json").read_text())
+    assert record["versions"]["torch"] == torch.__version__
+    assert len(record["data"]["rows.csv"]) == 64
+
+
+def test_several_seeds_get_a_folder_each(folder, capsys):
+    assert main(["train", "rows.yaml", "seeds=[0, 1]", "budget.steps=10"]) == 0
+    assert "mean over 2 seeds" in capsys.readouterr().out
+    losses = [last_state(folder / "runs" / "rows" / f"seed-{seed}")["history"]["losses"] for seed in (0, 1)]
+    assert not torch.equal(*losses)
+
+
+def test_a_folder_with_a_run_is_not_overwritten(folder, capsys):
+    assert main(["train", "rows.yaml", "budget.steps=5"]) == 0
+    assert main(["train", "rows.yaml", "budget.steps=5"]) == 2
+    assert "runs/rows holds a run; go on with --resume, or write elsewhere with --out" in capsys.readouterr().err
+
+
+def test_resuming_a_finished_run_changes_nothing(folder, capsys):
+    assert main(["train", "rows.yaml"]) == 0
+    before = (folder / "runs/rows/test.json").read_text()
+    assert main(["train", "rows.yaml", "--resume"]) == 0
+    assert json.loads((folder / "runs/rows/test.json").read_text())["means"] == json.loads(before)["means"]
+    assert "going on after step 60 of 60" in capsys.readouterr().err
+
+
+def test_resuming_with_another_recipe_or_other_data_is_refused(folder, capsys):
+    assert main(["train", "rows.yaml", "budget.steps=5"]) == 0
+    assert main(["train", "rows.yaml", "budget.steps=6", "loss.prior=0.2", "--resume"]) == 2
+    assert "cannot go on with another recipe; loss, budget changed since the run began" in capsys.readouterr().err
+    write_table(folder / "rows.csv", seed=1)
+    assert main(["train", "rows.yaml", "budget.steps=5", "--resume"]) == 2
+    assert "cannot go on with other data; rows.csv changed since the run began" in capsys.readouterr().err
+
+
+def test_a_damaged_checkpoint_is_named_and_the_one_before_taken(folder, capsys):
+    assert main(["train", "rows.yaml", "--out", "straight"]) == 0
+    assert main(["train", "rows.yaml", "--out", "broken"]) == 0
+    newest = Checkpoints(folder / "broken" / "checkpoints").paths()[0]
+    newest.write_bytes(newest.read_bytes()[:-1000])
+    assert main(["train", "rows.yaml", "--out", "broken", "--resume"]) == 0
+    err = capsys.readouterr().err
+    assert "skipped a damaged checkpoint: broken/checkpoints/step-00000060.pt: not a complete checkpoint" in err
+    assert "going on after step 56 of 60" in err
+    assert_same_run(folder / "straight", folder / "broken")
+
+
+def kill_and_resume(folder, kills, seed):
+    assert main(["train", "rows.yaml", "--out", "straight"]) == 0
+    moments = random.Random(seed)
+    began = time.monotonic()
+    process = start("rows.yaml", "--out", "whole")
+    process.communicate(timeout=300)
+    length = time.monotonic() - began
+    stopped = 0
+    for number in range(kills):
+        process = start("rows.yaml", "--out", f"killed-{number}")
+        time.sleep(moments.uniform(0.3, 1.0) * length)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        stopped += process.returncode != 0
+        assert main(["train", "rows.yaml", "--out", f"killed-{number}", "--resume"]) == 0
+        assert_same_run(folder / "straight", folder / f"killed-{number}")
+    return stopped
+
+
+def test_killed_at_a_random_moment_and_resumed_equals_uninterrupted(folder):
+    kill_and_resume(folder, kills=2, seed=1)
+
+
+@pytest.mark.slow
+def test_killed_at_twenty_random_moments_and_resumed_equals_uninterrupted(folder):
+    stopped = kill_and_resume(folder, kills=20, seed=2)
+    assert stopped >= 10  # most of the moments lay within the run
+
+
+def test_killed_again_and_again_it_still_gets_there(folder):
+    assert main(["train", "rows.yaml", "--out", "straight"]) == 0
+    for after in (1, 2, 4):
+        process = start("rows.yaml", "--out", "killed", "--resume")
+        _wait_for(
+            lambda after=after: len(Checkpoints(folder / "killed" / "checkpoints").paths()) >= min(after, 3), process
+        )
+        process.kill()
+        process.communicate()
+    assert main(["train", "rows.yaml", "--out", "killed", "--resume"]) == 0
+    assert_same_run(folder / "straight", folder / "killed")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_saves_and_says_how_to_go_on(folder, number):
+    long = ["rows.yaml", "budget.steps=100000", "--out", "my run"]
+    process = start(*long)
+    _wait_for(lambda: Checkpoints(folder / "my run" / "checkpoints").paths()[1:], process)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    last = err.splitlines()[-1]
+    assert "Traceback" not in err
+    step = last_state(folder / "my run")["step"]
+    how = "go on with: rankwise train rows.yaml budget.steps=100000 --out 'my run' --resume"
+    assert last == f"rankwise: stopped after step {step}, which is saved; {how}"
+
+
+def test_a_full_disk_leaves_the_last_checkpoint_and_says_how_to_go_on(folder, capsys, monkeypatch):
+    assert main(["train", "rows.yaml", "--out", "straight"]) == 0
+    capsys.readouterr()
+    with monkeypatch.context() as patched:
+        patched.setattr("rankwise.files.os.fsync", _full_after(12))
+        assert main(["train", "rows.yaml", "--out", "full"]) == 1
+    err = capsys.readouterr().err.splitlines()[-1]
+    assert err.startswith("rankwise: the disk is full; the checkpoints saved before are intact; make room and go on")
+    assert not list((folder / "full").rglob("*.tmp"))
+    assert main(["train", "rows.yaml", "--out", "full", "--resume"]) == 0
+    assert_same_run(folder / "straight", folder / "full")
+
+
+def test_two_processes_give_the_metrics_of_one(folder):
+    options = ["place.precision='64'", "budget.steps=40"]
+    assert main(["train", "rows.yaml", *options, "--out", "one"]) == 0
+    process = start(
+        "rows.yaml", *options, "--out", "two", launcher=("torch.distributed.run", "--nproc-per-node=2", "-m")
+    )
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    assert out.count("Test part") == 1
+    one, two = (json.loads((folder / run / "test.json").read_text())["means"] for run in ("one", "two"))
+    assert one.keys() == two.keys()
+    assert all(abs(one[name] - two[name]) < 1e-5 for name in one)
+    # A run of two processes goes on with one, and the other way round.
+    first, second = (last_state(folder / run) for run in ("one", "two"))
+    assert all(torch.allclose(first["model"][key], second["model"][key], atol=1e-9) for key in first["model"])
+
+
+def test_a_killed_process_ends_the_job_with_a_clear_message_and_it_resumes(folder):
+    options = ["rows.yaml", "place.precision='64'", "budget.steps=4000", "checkpoints.every=5", "evaluation.every=1000"]
+    process = start(*options, "--out", "two", launcher=TWO_PROCESSES)
+    _wait_for(lambda: Checkpoints(folder / "two" / "checkpoints").paths()[1:], process)
+    children = _children(process.pid)
+    assert len(children) == 2
+    os.kill(children[1], signal.SIGKILL)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode != 0
+    said = [line for line in err.splitlines() if line.startswith("rankwise: ") and "go on with: rankwise train" in line]
+    assert said, err
+    done = last_state(folder / "two")["step"]
+    assert 5 <= done < 4000
+    again = start(*options, "--out", "two", "--resume", launcher=TWO_PROCESSES)
+    _wait_for(lambda: _newest(folder / "two") > done, again)
+    again.send_signal(signal.SIGTERM)
+    _, err = again.communicate(timeout=120)
+    assert f"seed 0: going on after step {done} of 4000" in err
+
+
+def _newest(run):
+    paths = Checkpoints(run / "checkpoints").paths()
+    return int(paths[0].stem.removeprefix("step-")) if paths else -1
+
+
+def _full_after(writes):
+    done = 0
+
+    def fsync(descriptor):
+        nonlocal done
+        done += 1
+        if done > writes:
+            raise OSError(28, "No space left on device")
+
+    return fsync
+
+
+def _wait_for(condition, process, seconds=120):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end, "nothing happened"
+        time.sleep(0.02)
+
+
+def _children(pid):
+    listing = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=True)
+    return sorted(int(line) for line in listing.stdout.split())
