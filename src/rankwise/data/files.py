@@ -95,11 +95,10 @@ def read_line_blocks(
     total = path.stat().st_size
     with _explained(path), path.open("rb") as raw:
         stream = _decompressed(raw)
-        line, rest = 1, b""
+        start = stream.read(len(BYTE_ORDER_MARK))
+        _check_encoding(path, start)
+        line, rest = 1, start.removeprefix(BYTE_ORDER_MARK)
         while piece := stream.read(block_bytes):
-            if line == 1 and not rest:
-                _check_encoding(path, piece)
-                piece = piece.removeprefix(BYTE_ORDER_MARK)
             text, newline, rest_of_piece = piece.rpartition(b"\n")
             if not newline:
                 rest += piece

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from rankwise.data.cache import Cache
+from rankwise.data.complete_lines import parse_complete_lines
 from rankwise.data.files import BLOCK_BYTES, LineBlock, Progress, bad_line, check_file, read_line_blocks
 from rankwise.data.groups import query_ids_beside
 from rankwise.data.parts import Part
@@ -24,6 +25,7 @@ LINE = "`grade qid:number index:value ...` with indices from 1 that increase"
 _Floats = NDArray[np.float32]
 _Numbers = NDArray[np.float64]
 _Ids = NDArray[np.int64]
+_Block = tuple[_Floats, _Numbers, _Ids]
 
 
 def read_letor(
@@ -126,7 +128,18 @@ def _parse(
     }
 
 
-def _parse_block(path: Path, block: LineBlock, limit: int, with_queries: bool | None) -> tuple[_Floats, _Numbers, _Ids]:
+def _parse_block(path: Path, block: LineBlock, limit: int, with_queries: bool | None) -> _Block:
+    parsed = parse_complete_lines(block.text)
+    if parsed is None or parsed[0].shape[1] > limit:
+        parsed = _parse_sparse_lines(path, block, limit, with_queries)
+    dense, grades, query_ids = parsed
+    expected_queries = 0 if with_queries is False or (with_queries is None and not len(query_ids)) else len(grades)
+    if len(query_ids) != expected_queries or not (np.isfinite(grades).all() and np.isfinite(dense).all()):
+        _find_bad_line(path, block, limit, with_queries)
+    return parsed
+
+
+def _parse_sparse_lines(path: Path, block: LineBlock, limit: int, with_queries: bool | None) -> _Block:
     from sklearn.datasets import load_svmlight_file  # an extra: only those who read such files need it
 
     try:
@@ -136,10 +149,7 @@ def _parse_block(path: Path, block: LineBlock, limit: int, with_queries: bool | 
     except (ValueError, OverflowError, IndexError):
         _find_bad_line(path, block, limit, with_queries)
         raise
-    wrong_queries = len(query_ids) != (0 if with_queries is False else len(grades)) and (
-        with_queries is not None or len(query_ids) > 0
-    )
-    if wrong_queries or sparse.shape[1] > limit or not (np.isfinite(grades).all() and np.isfinite(sparse.data).all()):
+    if sparse.shape[1] > limit:
         _find_bad_line(path, block, limit, with_queries)
     return sparse.toarray(), grades.astype(np.float64), query_ids.astype(np.int64)
 
