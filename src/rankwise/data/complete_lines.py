@@ -1,6 +1,6 @@
 """LETOR lines that name every feature, 1 to D, in order: most collections hold no others, and they are fast to read.
 
-Without its colons such a block is a table with columns of known types, which polars reads about five times as fast as
+Without its colons such a block is a table with columns of known types, which polars reads several times as fast as
 scikit-learn reads sparse lines. Whatever is not of this form is left to scikit-learn.
 """
 

@@ -11,12 +11,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, NoReturn, cast
 
-__all__ = ["LineBlock", "Progress", "bad_line", "check_file", "read_bytes", "read_line_blocks", "read_text"]
+import numpy as np
+
+__all__ = [
+    "LineBlock",
+    "Progress",
+    "bad_line",
+    "check_file",
+    "is_finite_number",
+    "read_bytes",
+    "read_line_blocks",
+    "read_text",
+]
 
 Progress = Callable[[float], None]
 """Called now and then with the share of the work that is done, from 0 to 1."""
 
 BLOCK_BYTES = 8 << 20
+LARGEST = float(np.finfo(np.float32).max)
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 GZIP, XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
@@ -54,6 +66,14 @@ def bad_line(path: Path, line: int, expected: str, got: str | bytes) -> NoReturn
         got = repr(got.decode("utf-8", errors="backslashreplace"))
     shown = got if len(got) <= 80 else f"{got[:77]}..."
     raise ValueError(f"{path}, line {line}: expected {expected}, got {shown}")
+
+
+def is_finite_number(text: str | bytes) -> bool:
+    """Whether this is a number that float32 can hold."""
+    try:
+        return abs(float(text)) <= LARGEST
+    except ValueError:
+        return False
 
 
 def is_compressed(path: Path) -> bool:

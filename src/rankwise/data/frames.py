@@ -28,7 +28,8 @@ def read_frame(path: Path, *, header: str, line: str, separator: str | None = No
         path: .parquet and .npz are read as such, everything else as text with separators.
         header: "auto", "yes" or "no".
         line: the name of the added column.
-        separator: between the fields of a text file; by default what its first line holds most of: tab, `;` or `,`.
+        separator: between the fields of a text file, one character or more; by default what its first line holds
+            most of: tab, `;` or `,`.
     """
     import polars as pl
 
@@ -53,12 +54,14 @@ def _read_text(path: Path, header: str, line: str, separator: str | None) -> pl.
         twice = next(name for name in fields if fields.count(name) > 1)
         bad_line(path, 1, "a different name for every column", f"{twice!r} twice")
     names = fields if named else [f"column {number}" for number in range(1, len(fields) + 1)]
-    # A path is read in place; what is compressed, or begins with a byte order mark, has to be in memory.
-    source = BytesIO(read_bytes(path)) if is_compressed(path) else path
+    # A path is read in place; what is compressed, or has separators that polars does not know, has to be in memory.
+    source: Path | BytesIO = path
+    if is_compressed(path) or len(separator) > 1:
+        source = BytesIO(read_bytes(path).replace(separator.encode(), separator[:1].encode()))
     try:
         frame = pl.read_csv(
             source,
-            separator=separator,
+            separator=separator[:1],
             has_header=False,
             skip_lines=1 if named else 0,
             new_columns=names,
@@ -86,7 +89,8 @@ def _first_fields(path: Path, separator: str | None) -> tuple[str, list[str]]:
         bad_line(path, 1, "the names of the columns or numbers", "an empty line")
     if separator is None:
         separator = max("\t;,", key=text.count)
-    return separator, [field.strip() for field in next(csv.reader([text], delimiter=separator))]
+    fields = next(csv.reader([text.replace(separator, separator[:1])], delimiter=separator[:1]))
+    return separator, [field.strip() for field in fields]
 
 
 def _is_number(field: str) -> bool:
@@ -99,8 +103,8 @@ def _is_number(field: str) -> bool:
 
 def _find_bad_line(path: Path, separator: str, fields: int) -> None:
     """Raise the error of the first line that is not UTF-8 or has more fields than the first: slow, and only then."""
-    text = read_text(path)
-    reader = csv.reader(text.splitlines(keepends=True), delimiter=separator)
+    text = read_text(path).replace(separator, separator[:1])
+    reader = csv.reader(text.splitlines(keepends=True), delimiter=separator[:1])
     try:
         for row in reader:
             if len(row) > fields:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from io import BytesIO
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import torch
@@ -11,7 +12,15 @@ from numpy.typing import NDArray
 
 from rankwise.data.cache import Cache
 from rankwise.data.complete_lines import parse_complete_lines
-from rankwise.data.files import BLOCK_BYTES, LineBlock, Progress, bad_line, check_file, read_line_blocks
+from rankwise.data.files import (
+    BLOCK_BYTES,
+    LineBlock,
+    Progress,
+    bad_line,
+    check_file,
+    is_finite_number,
+    read_line_blocks,
+)
 from rankwise.data.groups import query_ids_beside
 from rankwise.data.parts import Part
 
@@ -19,7 +28,6 @@ __all__ = ["read_letor", "read_letor_comments"]
 
 MOST_FEATURES = 100_000  # a larger index is a mistake or data too wide to be held densely
 CHUNK_BYTES = 64 << 20  # large enough that the system takes a chunk back as soon as it is freed
-LARGEST = float(np.finfo(np.float32).max)
 LINE = "`grade qid:number index:value ...` with indices from 1 that increase"
 
 _Floats = NDArray[np.float32]
@@ -148,20 +156,19 @@ def _parse_sparse_lines(path: Path, block: LineBlock, limit: int, with_queries: 
         )
     except (ValueError, OverflowError, IndexError):
         _find_bad_line(path, block, limit, with_queries)
-        raise
     if sparse.shape[1] > limit:
         _find_bad_line(path, block, limit, with_queries)
     return sparse.toarray(), grades.astype(np.float64), query_ids.astype(np.int64)
 
 
-def _find_bad_line(path: Path, block: LineBlock, limit: int, with_queries: bool | None) -> None:
+def _find_bad_line(path: Path, block: LineBlock, limit: int, with_queries: bool | None) -> NoReturn:
     """Raise the error of the first bad line of a block that is known to hold one: slow, and only then."""
     for number, line in block.lines():
         fields = line.partition(b"#")[0].split()
         if not fields:
             continue
         grade, *items = fields
-        if not _is_finite(grade):
+        if not is_finite_number(grade):
             bad_line(path, number, f"{LINE}, with a number as the grade", grade)
         has_query = bool(items) and items[0].startswith(b"qid")
         if with_queries is None:
@@ -178,7 +185,7 @@ def _find_bad_line(path: Path, block: LineBlock, limit: int, with_queries: bool 
             index, colon, value = item.partition(b":")
             if not colon or not _is_whole(index, last + 1, limit):
                 bad_line(path, number, f"`index:value` with an index from {last + 1} to {limit}", item)
-            if not _is_finite(value):
+            if not is_finite_number(value):
                 bad_line(path, number, f"a finite number (float32) as feature {index.decode()}", item)
             last = int(index)
     raise ValueError(f"{path}, line {block.first_line} or later: expected {LINE}, got something else")
@@ -187,13 +194,6 @@ def _find_bad_line(path: Path, block: LineBlock, limit: int, with_queries: bool 
 def _is_whole(text: bytes, least: int, most: int) -> bool:
     try:
         return least <= int(text) <= most
-    except ValueError:
-        return False
-
-
-def _is_finite(text: bytes) -> bool:
-    try:
-        return abs(float(text)) <= LARGEST
     except ValueError:
         return False
 

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from rankwise.checks import check_choice
-from rankwise.data.files import check_file
+from rankwise.data.columns import LINE, find_column, read_numbers, refuse_cells, refuse_missing, strip_text
+from rankwise.data.files import LARGEST, check_file
 from rankwise.data.frames import read_frame
 from rankwise.data.groups import query_ids_beside
 from rankwise.data.parts import Part
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     import polars as pl
 
 __all__ = ["Table", "read_table"]
-
-LINE = "\0line"  # the column that remembers where in the file a row stands
-LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -95,7 +93,7 @@ def read_table(
     if not len(frame):
         raise ValueError(f"{path}: expected rows below the names of the columns, got none")
     columns = [name for name in frame.columns if name != LINE]
-    label_name = _label_column(path, columns, label)
+    label_name = find_column(path, columns, "label", label)
     if query is None and path.suffix == ".npz" and "query_ids" in columns:
         query = "query_ids"
     for argument, names in (("query", [query] if query is not None else []), ("drop", drop), ("features", features)):
@@ -115,25 +113,15 @@ def read_table(
     return Table(Part(values, labels, query_ids), tuple(chosen), label_name, classes, query_names)
 
 
-def _label_column(path: Path, columns: list[str], label: str | int) -> str:
-    if isinstance(label, int) and not isinstance(label, bool):
-        if not -len(columns) <= label < len(columns):
-            raise ValueError(f"label: expected a position among the {len(columns)} columns of {path}, got {label}")
-        return columns[label]
-    if label not in columns:
-        raise ValueError(f"label: {path} has no column {label!r}{nearest(str(label), columns)}")
-    return label
-
-
 def _features(path: Path, frame: pl.DataFrame, names: list[str], missing: str) -> Tensor:
     """(N, D) float32, filled column by column, so that no second copy of all is ever held."""
     values = np.empty((len(frame), len(names)), dtype=np.float32)
     for place, name in enumerate(names):
-        column = _numbers(path, frame, name)
+        column = read_numbers(path, frame, name)
         absent = np.isnan(column)
         if absent.any():
             if missing == "error":
-                _refuse(
+                refuse_cells(
                     path, frame, name, absent, "a number in every line",
                     "missing cells (missing='median' fills them in, drop=[...] leaves the column out)",
                 )  # fmt: skip
@@ -142,33 +130,9 @@ def _features(path: Path, frame: pl.DataFrame, names: list[str], missing: str) -
             column = np.where(absent, np.median(column[~absent]), column)
         large = np.abs(column) > LARGEST
         if large.any():
-            _refuse(path, frame, name, large, "finite numbers up to 3.4e38 (float32)", "larger or infinite ones")
+            refuse_cells(path, frame, name, large, "finite numbers up to 3.4e38 (float32)", "larger or infinite ones")
         values[:, place] = column
     return torch.from_numpy(values)
-
-
-def _numbers(path: Path, frame: pl.DataFrame, name: str) -> np.ndarray:
-    """A column as float64, NaN where it is missing; a column of text is refused."""
-    import polars as pl
-
-    column = frame[name]
-    if not (column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.String, pl.Null)):
-        raise ValueError(
-            f"{path}, column {name!r}: expected numbers, got {column.dtype}; leave it out with drop=[{name!r}] "
-            "or turn it into numbers first"
-        )
-    text = _stripped(column) if column.dtype == pl.String else column
-    numbers = text.cast(pl.Float64, strict=False)
-    wrong = numbers.is_null() & text.is_not_null()
-    if wrong.any():
-        where = wrong.to_numpy()
-        if numbers.null_count() == len(numbers):
-            raise ValueError(
-                f"{path}, column {name!r}: expected numbers, got text such as {text[int(where.argmax())]!r}; leave it "
-                f"out with drop=[{name!r}] or turn it into numbers first, for example one column per word"
-            )
-        _refuse(path, frame, name, where, "numbers", f"text such as {text[int(where.argmax())]!r}")
-    return numbers.fill_null(float("nan")).to_numpy()
 
 
 def _labels(
@@ -176,9 +140,9 @@ def _labels(
 ) -> tuple[Tensor, tuple[str, ...] | None]:
     import polars as pl
 
-    _refuse_missing(path, frame, name)
+    refuse_missing(path, frame, name)
     column = frame[name]
-    text = _stripped(column.cast(pl.String)).str.strip_chars("'\"")
+    text = strip_text(column.cast(pl.String)).str.strip_chars("'\"")
     kinds = text.value_counts().sort("count", name, descending=[True, False])
     words: list[str] = kinds[name].to_list()
     numeric = text.cast(pl.Float64, strict=False)
@@ -213,33 +177,13 @@ def _queries(path: Path, frame: pl.DataFrame, name: str) -> tuple[Tensor, tuple[
     """Whole numbers as they are; text as 0, 1, 2, ... in the order in which it first appears."""
     import polars as pl
 
-    _refuse_missing(path, frame, name)
+    refuse_missing(path, frame, name)
     column = frame[name]
     if column.dtype.is_integer():
         numbers = column.cast(pl.Int64, strict=False)
         if numbers.null_count() == 0:
             return torch.from_numpy(numbers.to_numpy().copy()), None
-    text = _stripped(column.cast(pl.String))
+    text = strip_text(column.cast(pl.String))
     words = text.unique(maintain_order=True).to_list()
     codes = text.replace_strict(words, range(len(words)), return_dtype=pl.Int64)
     return torch.from_numpy(codes.to_numpy().copy()), tuple(words)
-
-
-def _stripped(column: pl.Series) -> pl.Series:
-    return column.str.strip_chars()
-
-
-def _refuse_missing(path: Path, frame: pl.DataFrame, name: str) -> None:
-    absent = frame[name].is_null()
-    if frame[name].dtype.is_float():
-        absent = absent | frame[name].is_nan().fill_null(True)
-    if absent.any():
-        _refuse(path, frame, name, absent.to_numpy(), "something in every line", "missing cells")
-
-
-def _refuse(path: Path, frame: pl.DataFrame, name: str, where: np.ndarray, expected: str, got: str) -> None:
-    lines = frame[LINE].to_numpy()[where]
-    first = ", ".join(map(str, lines[:3].tolist()))
-    more = f" and {len(lines) - 3} more" if len(lines) > 3 else ""
-    places = f"line{'s' if len(lines) > 1 else ''} {first}{more}"
-    raise ValueError(f"{path}, column {name!r}, {places}: expected {expected}, got {got}")
