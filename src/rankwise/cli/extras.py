@@ -14,6 +14,7 @@ EXTRAS = {
     "jinja2": "report",
     "plotly": "report",
     "sklearn": "sklearn",
+    "polars": "data",
 }
 
 

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import numpy as np
 from numpy.typing import NDArray
 
-from rankwise.data.files import bad_line, check_file, is_finite_number, read_text
+from rankwise.data.files import LARGEST, bad_line, check_file, is_finite_number, read_text
 from rankwise.data.multilabel import MultiLabel, sparse_rows
 
 __all__ = ["read_arff"]
@@ -55,16 +55,13 @@ def read_arff(path: str | Path, *, labels: int | str | Path | None = None) -> Mu
         bad_line(path, head.line_of_row[rows[place]], f"0 or 1 as the label {name!r}", f"{values[place]:g}")
     kept = values != 0
     rows, columns, values = rows[kept], columns[kept], values[kept]
-    sparse = []
+    sparse, names = [], []
     for wanted in (~is_label, is_label):
         chosen = wanted[columns]
         new_column = np.cumsum(wanted) - 1
         counts = np.bincount(rows[chosen], minlength=len(head.line_of_row))
         sparse.append(sparse_rows(counts, new_column[columns[chosen]], values[chosen], int(wanted.sum())))
-    names = [
-        tuple(name for name, chosen in zip(head.names, wanted, strict=True) if chosen)
-        for wanted in (~is_label, is_label)
-    ]
+        names.append(tuple(name for name, chosen in zip(head.names, wanted, strict=True) if chosen))
     return MultiLabel(sparse[0], sparse[1], names[0], names[1])
 
 
@@ -176,12 +173,7 @@ def _read_rows(
     rows = np.repeat(np.arange(len(texts)), counts)
     columns = numbers[0::2] if sparse else np.tile(np.arange(width, dtype=np.float64), len(texts))
     values = numbers[1::2] if sparse else numbers
-    good = (
-        (columns >= 0)
-        & (columns < width)
-        & (columns == np.rint(columns))
-        & (np.abs(values) <= np.finfo(np.float32).max)
-    )
+    good = (columns >= 0) & (columns < width) & (columns == np.rint(columns)) & (np.abs(values) <= LARGEST)
     if not good.all() or len(np.unique(rows * width + columns)) != len(rows):
         _find_bad_row(path, lines, head, sparse=sparse)
     if sparse and (strange := [name for name, value in zip(head.names, head.absent, strict=True) if float(value) != 0]):

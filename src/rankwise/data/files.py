@@ -18,6 +18,7 @@ __all__ = [
     "Progress",
     "bad_line",
     "check_file",
+    "is_compressed",
     "is_finite_number",
     "read_bytes",
     "read_line_blocks",

@@ -113,13 +113,9 @@ def _parse_block(path: Path, block: LineBlock, sizes: tuple[int, int, int]) -> t
     except (ValueError, OverflowError, IndexError):
         _find_bad_line(path, block, sizes)
     lines = sum(1 for _, line in block.lines() if line.strip())
-    whole = all(0 <= label < sizes[2] and label == int(label) for row in labels for label in row)
-    if (
-        not whole
-        or not np.isfinite(sparse.data).all()
-        or len(labels) != lines
-        or any(len(set(row)) < len(row) for row in labels)
-    ):
+    known = all(0 <= label < sizes[2] and label == int(label) for row in labels for label in row)
+    different = all(len(set(row)) == len(row) for row in labels)
+    if not (known and different and len(labels) == lines and np.isfinite(sparse.data).all()):
         _find_bad_line(path, block, sizes)
     return sparse, labels
 

@@ -15,7 +15,7 @@ from rankwise.checks import check_choice
 from rankwise.data.columns import LINE, find_column, read_numbers, refuse_cells, refuse_missing, strip_text
 from rankwise.data.files import LARGEST, check_file
 from rankwise.data.frames import read_frame
-from rankwise.data.groups import query_ids_beside
+from rankwise.data.groups import find_group_file, query_ids_beside
 from rankwise.data.parts import Part
 from rankwise.registry import nearest
 
@@ -70,7 +70,7 @@ def read_table(
         drop: names of columns to leave out.
         positive: what the positive class is called in the file.
         missing: "error" refuses cells that are empty, `NA`, `?` or `nan` by line; "median" fills in the median of
-            the column. Missing labels and query ids are always refused.
+            the column; "keep" leaves NaN, for a look at the data. Missing labels and query ids are always refused.
         header: "yes" if the first line holds the names of the columns, "no" if it does not (they are called
             `column 1`, `column 2`, ... then), "auto" takes it for names if none of its fields is a number.
 
@@ -85,7 +85,7 @@ def read_table(
     """
     import polars as pl  # an extra: only those who read tables need it
 
-    check_choice("missing", missing, ("error", "median"))
+    check_choice("missing", missing, ("error", "median", "keep"))
     check_choice("header", header, ("auto", "yes", "no"))
     path = check_file(path)
     frame = read_frame(path, header=header, line=LINE)
@@ -108,7 +108,8 @@ def read_table(
         raise ValueError(f"features: expected columns that are not the label, the query or dropped, got {unfit[0]!r}")
     query_ids, query_names = (None, None) if query is None else _queries(path, frame, query)
     values = _features(path, frame, chosen, missing)
-    labels, classes = _labels(path, frame, label_name, positive, as_numbers=query is not None)
+    has_lists = query is not None or find_group_file(path) is not None
+    labels, classes = _labels(path, frame, label_name, positive, as_numbers=has_lists)
     query_ids = query_ids_beside(path, len(frame), query_ids)
     return Table(Part(values, labels, query_ids), tuple(chosen), label_name, classes, query_names)
 
@@ -119,7 +120,7 @@ def _features(path: Path, frame: pl.DataFrame, names: list[str], missing: str) -
     for place, name in enumerate(names):
         column = read_numbers(path, frame, name)
         absent = np.isnan(column)
-        if absent.any():
+        if missing != "keep" and absent.any():
             if missing == "error":
                 refuse_cells(
                     path, frame, name, absent, "a number in every line",
