@@ -169,6 +169,26 @@ class TestLabels:
         assert read_table(write(tmp_path, "q,a,y\n1,1,0\n1,2,2\n"), query="q").part.labels.tolist() == [0, 2]
 
 
+MANY = "a,y\n" + "1,0\n" * 3000
+
+
+def test_a_late_line_of_another_type_is_read_or_named(tmp_path):
+    table = read_table(write(tmp_path, MANY + "2.5,1\n"))
+    assert table.part.features[-1].item() == 2.5
+    assert table.part.labels[-1].item() == 1
+    assert read_table(write(tmp_path, MANY + "2,yes\n3,yes\n")).classes == ("0", "yes")
+    with pytest.raises(ValueError, match="column 'a', line 3002: expected numbers, got text such as 'x'"):
+        read_table(write(tmp_path, MANY + "x,1\n"))
+    with pytest.raises(ValueError, match="line 3002: expected 2 fields as in the first line, got 3"):
+        read_table(write(tmp_path, MANY + "1,1,1\n"))
+
+
+def test_a_name_with_signs_of_a_pattern_is_a_name(tmp_path):
+    check_good(read_table(write(tmp_path, GOOD, "cells[1]*.csv")))
+    pl.read_csv(GOOD).write_parquet(tmp_path / "cells[1]*.parquet")
+    check_good(read_table(tmp_path / "cells[1]*.parquet"))
+
+
 BAD_TABLES = {
     "text column": (
         "a,b,y\n1,red,0\n2,green,1\n",

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+
+import typer
 
 from rankwise.cli.console import print_paragraph, print_table, progress_bar
 from rankwise.cli.extras import require
@@ -41,15 +44,16 @@ def show_check(
         tables = {}
         for done, (name, path) in enumerate(zip(names, files, strict=True)):
             progress.update(bar, description=f"reading {name}")
-            tables[name] = read_labelled(
-                path,
-                label=-1 if label is None else label,
-                query=query,
-                drop=drop,
-                positive=positive,
-                missing="keep" if missing == "report" else missing,
-                on_progress=partial(advance, done),
-            )
+            with _wrong_columns_are_wrong_arguments():
+                tables[name] = read_labelled(
+                    path,
+                    label=-1 if label is None else label,
+                    query=query,
+                    drop=drop,
+                    positive=positive,
+                    missing="keep" if missing == "report" else missing,
+                    on_progress=partial(advance, done),
+                )
         progress.update(bar, description="looking")
         findings = check_parts(
             {name: table.part for name, table in tables.items()},
@@ -76,6 +80,18 @@ def _short_names(files: Sequence[Path]) -> list[str]:
     if len({file.name for file in files}) == len(files):
         return [file.name for file in files]
     if len({file.resolve() for file in files}) < len(files):
-        raise ValueError("files: expected different files, got one twice")
+        raise typer.BadParameter("expected different files, got one twice", param_hint="files")
     common = os.path.commonpath([file.resolve() for file in files])
     return [os.path.relpath(file.resolve(), common) for file in files]
+
+
+@contextmanager
+def _wrong_columns_are_wrong_arguments() -> Iterator[None]:
+    """An error of a reader begins with the argument it is about, if it is about one; all else is about the file."""
+    try:
+        yield
+    except ValueError as problem:
+        argument, _, message = str(problem).partition(": ")
+        if argument in ("label", "query", "drop", "positive"):
+            raise typer.BadParameter(message, param_hint=f"--{argument}") from None
+        raise

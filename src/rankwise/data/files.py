@@ -131,7 +131,7 @@ def read_line_blocks(
             if on_progress is not None:
                 on_progress(min(raw.tell() / total, 1.0))
         if rest:
-            yield LineBlock(rest, line)
+            yield LineBlock(rest.removesuffix(b"\n"), line)
         if on_progress is not None:
             on_progress(1.0)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rankwise.data.files import BYTE_ORDER_MARK, bad_line, is_compressed, read_bytes, read_line_blocks, read_text
+from rankwise.data.files import bad_line, is_compressed, read_bytes, read_line_blocks, read_text
 
 if TYPE_CHECKING:
     import polars as pl
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["read_frame"]
 
 MISSING = ["", "NA", "N/A", "na", "nan", "NaN", "null", "?"]
+LINES_FOR_TYPES = 1000
 ARRAYS = {"features": ("features", "X"), "labels": ("labels", "y"), "query_ids": ("query_ids", "qid")}
 
 
@@ -35,7 +36,7 @@ def read_frame(path: Path, *, header: str, line: str, separator: str | None = No
 
     if path.suffix == ".parquet":
         try:
-            frame = pl.read_parquet(path)
+            frame = pl.read_parquet(path, glob=False)
         except (pl.exceptions.PolarsError, OSError) as problem:
             raise ValueError(f"{path}: expected a Parquet file, got {_first_line(problem)}") from None
         return frame.with_row_index(line, offset=1)
@@ -47,8 +48,7 @@ def read_frame(path: Path, *, header: str, line: str, separator: str | None = No
 def _read_text(path: Path, header: str, line: str, separator: str | None) -> pl.DataFrame:
     import polars as pl
 
-    first = _first_fields(path, separator)
-    separator, fields = first
+    separator, fields = _first_fields(path, separator)
     named = header == "yes" or (header == "auto" and not any(map(_is_number, fields)))
     if named and len(set(fields)) < len(fields):
         twice = next(name for name in fields if fields.count(name) > 1)
@@ -58,17 +58,26 @@ def _read_text(path: Path, header: str, line: str, separator: str | None) -> pl.
     source: Path | BytesIO = path
     if is_compressed(path) or len(separator) > 1:
         source = BytesIO(read_bytes(path).replace(separator.encode(), separator[:1].encode()))
-    try:
-        frame = pl.read_csv(
+
+    def read(lines_to_look_at: int | None) -> pl.DataFrame:
+        return pl.read_csv(
             source,
             separator=separator[:1],
             has_header=False,
             skip_lines=1 if named else 0,
             new_columns=names,
             null_values=MISSING,
-            infer_schema_length=None,
+            infer_schema_length=lines_to_look_at,
             raise_if_empty=False,
+            glob=False,
         )
+
+    try:
+        try:
+            frame = read(LINES_FOR_TYPES)
+        except pl.exceptions.PolarsError:
+            # A later line does not fit the types of the first ones: now look at all of them, which takes longer.
+            frame = read(None)
     except (pl.exceptions.PolarsError, OSError) as problem:
         _find_bad_line(path, separator, len(fields))
         raise ValueError(f"{path}: cannot be read as a table: {_first_line(problem)}") from None
@@ -82,7 +91,7 @@ def _first_fields(path: Path, separator: str | None) -> tuple[str, list[str]]:
     block = next(read_line_blocks(path, block_bytes=1 << 16), None)
     line = b"" if block is None else next(block.lines())[1]
     try:
-        text = line.removeprefix(BYTE_ORDER_MARK).decode("utf-8")
+        text = line.decode("utf-8")
     except UnicodeDecodeError as problem:
         bad_line(path, 1, "text in UTF-8", f"the byte 0x{line[problem.start]:02x}")
     if not text.strip():

@@ -46,8 +46,8 @@ def read_letor(
 ) -> Part:
     """Read a LETOR file into dense features; indices that a line leaves out are 0.
 
-    Files may be plain, gzip or xz. Memory: the features themselves (4 bytes each) and at most 64 MiB + 25 times
-    `block_bytes` more, however long the file is.
+    Files may be plain, gzip or xz. Memory: the features themselves (4 bytes each), 40 bytes a row for labels and query
+    ids, and at most 64 MiB + 25 times `block_bytes` more, however long the file is.
 
     Args:
         path: the file. Lines without `qid:` have no lists, unless `PATH.query` or `PATH.group` gives their sizes.
