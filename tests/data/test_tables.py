@@ -122,8 +122,9 @@ class TestColumns:
         assert table.classes == ("false", "true")
 
     def test_sizes_in_a_file_beside_it_are_queries(self, tmp_path):
-        path = write(tmp_path, "1,0\n2,2\n3,1\n")
         write(tmp_path, "2\n1\n", "cells.csv.query")
+        assert read_table(write(tmp_path, "1,0\n2,2\n3,0\n")).part.labels.tolist() == [0, 2, 0]
+        path = write(tmp_path, "1,0\n2,2\n3,1\n")
         table = read_table(path)
         assert table.part.query_ids.tolist() == [0, 0, 1]
         assert table.part.labels.tolist() == [0, 2, 1]
@@ -143,6 +144,9 @@ class TestLabels:
             (["0", "3", "1"], [0, 3, 1], None),
             (["0.5", "3", "1"], [0.5, 3.0, 1.0], None),
             (["7", "7", "7"], [7, 7, 7], None),
+            (["True", "False", "True"], [1, 0, 1], ("false", "true")),
+            (["true", "true", "true"], [1, 1, 1], ("false", "true")),
+            (["x", "x", "x"], [0, 0, 0], ("x",)),
         ],
     )
     def test_what_they_become(self, tmp_path, labels, expected, classes):
@@ -164,6 +168,9 @@ class TestLabels:
         assert table.classes == ("not b", "b")
         with pytest.raises(ValueError, match=r"positive: .* has no label 'B'"):
             read_table(path, positive="B")
+
+    def test_a_label_column_may_have_any_name(self, tmp_path):
+        assert read_table(write(tmp_path, "a,count\n1,x\n2,y\n3,y\n")).part.labels.tolist() == [1, 0, 0]
 
     def test_grades_of_queries_stay(self, tmp_path):
         assert read_table(write(tmp_path, "q,a,y\n1,1,0\n1,2,2\n"), query="q").part.labels.tolist() == [0, 2]

@@ -57,7 +57,7 @@ def read_table(
 ) -> Table:
     """Read a table from a CSV, TSV, Parquet or npz file; CSV and TSV may be compressed by gzip or xz.
 
-    Labels of two kinds become 0 and 1: those that are 0 and 1 already stay, otherwise the rarer kind is positive
+    Labels of two kinds become 0 and 1: 0 and 1 stay, false is 0 and true is 1, of any others the rarer kind is positive
     unless `positive` names it; `classes` of the result says which is which. More than two kinds of text become 0, 1,
     2, ... in alphabetical order. Other numbers (grades) stay as they are, as do all numbers where there are queries.
 
@@ -142,10 +142,9 @@ def _labels(
     import polars as pl
 
     refuse_missing(path, frame, name)
-    column = frame[name]
-    text = strip_text(column.cast(pl.String)).str.strip_chars("'\"")
-    kinds = text.value_counts().sort("count", name, descending=[True, False])
-    words: list[str] = kinds[name].to_list()
+    text = strip_text(frame[name].cast(pl.String)).str.strip_chars("'\"").alias("word")
+    kinds = text.value_counts().sort("count", "word", descending=[True, False])
+    words: list[str] = kinds["word"].to_list()
     numeric = text.cast(pl.Float64, strict=False)
     all_numbers = numeric.null_count() == 0 and bool(numeric.is_finite().all())
     if positive is not None and positive not in words:
@@ -154,8 +153,9 @@ def _labels(
         values = numeric.to_numpy()
         whole = bool((values == np.rint(values)).all()) and bool((np.abs(values) < 2**53).all())
         return torch.from_numpy(values.astype(np.int64 if whole else np.float32)), None
-    if column.dtype == pl.Boolean and positive is None:
-        return torch.from_numpy(column.to_numpy().astype(np.int64)), ("false", "true")
+    truth = text.str.to_lowercase()
+    if positive is None and bool(truth.is_in(["false", "true"]).all()):
+        return torch.from_numpy((truth == "true").to_numpy().astype(np.int64)), ("false", "true")
     if positive is not None and len(words) != 2:
         # One kind against all the others.
         return torch.from_numpy((text == positive).to_numpy().astype(np.int64)), (f"not {positive}", positive)
