@@ -65,6 +65,7 @@ def test_a_longer_list_of_features_can_be_asked_for(tmp_path):
 
 def test_blocks_that_grow_wider_are_joined(tmp_path, monkeypatch):
     monkeypatch.setattr(letor, "CHUNK_BYTES", 24)
+    monkeypatch.setattr(letor, "PIECE_BYTES", 16)
     lines = [f"{row % 3} qid:{row // 4} {row % 7 + 1}:{row + 1}" for row in range(40)]
     part = read_letor(write(tmp_path, "\n".join(lines).encode()), block_bytes=20)
     expected = torch.zeros(40, 7)

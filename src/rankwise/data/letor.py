@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -27,13 +28,14 @@ from rankwise.data.parts import Part
 __all__ = ["read_letor", "read_letor_comments"]
 
 MOST_FEATURES = 100_000  # a larger index is a mistake or data too wide to be held densely
+PIECE_BYTES = 8 << 20
 CHUNK_BYTES = 64 << 20  # large enough that the system takes a chunk back as soon as it is freed
 LINE = "`grade qid:number index:value ...` with indices from 1 that increase"
 
 _Floats = NDArray[np.float32]
 _Numbers = NDArray[np.float64]
 _Ids = NDArray[np.int64]
-_Block = tuple[_Floats, _Numbers, _Ids]
+_Block = tuple[Iterator[_Floats], _Numbers, _Ids]
 
 
 def read_letor(
@@ -119,10 +121,11 @@ def _parse(
     queries: list[_Ids] = []
     with_queries: bool | None = None
     for block in read_line_blocks(path, block_bytes=block_bytes, on_progress=on_progress):
-        dense, grades, query_ids = _parse_block(path, block, limit, with_queries)
+        pieces, grades, query_ids = _parse_block(path, block, limit, with_queries)
         if len(grades):
             with_queries = len(query_ids) > 0
-        rows.add(dense)
+        for piece in pieces:
+            rows.add(piece)
         labels.append(grades)
         queries.append(query_ids)
     if not sum(map(len, labels)):
@@ -137,17 +140,22 @@ def _parse(
 
 
 def _parse_block(path: Path, block: LineBlock, limit: int, with_queries: bool | None) -> _Block:
-    parsed = parse_complete_lines(block.text)
-    if parsed is None or parsed[0].shape[1] > limit:
-        parsed = _parse_sparse_lines(path, block, limit, with_queries)
-    dense, grades, query_ids = parsed
+    complete = parse_complete_lines(block.text)
+    if complete is not None and complete[0].shape[1] <= limit:
+        values, grades, query_ids = complete
+        pieces, finite = iter([values]), np.isfinite(values).all()
+    else:
+        sparse, grades, query_ids = _parse_sparse_lines(path, block, limit, with_queries)
+        pieces, finite = _dense_pieces(sparse), np.isfinite(sparse.data).all()
     expected_queries = 0 if with_queries is False or (with_queries is None and not len(query_ids)) else len(grades)
-    if len(query_ids) != expected_queries or not (np.isfinite(grades).all() and np.isfinite(dense).all()):
+    if len(query_ids) != expected_queries or not (finite and np.isfinite(grades).all()):
         _find_bad_line(path, block, limit, with_queries)
-    return parsed
+    return pieces, grades, query_ids
 
 
-def _parse_sparse_lines(path: Path, block: LineBlock, limit: int, with_queries: bool | None) -> _Block:
+def _parse_sparse_lines(
+    path: Path, block: LineBlock, limit: int, with_queries: bool | None
+) -> tuple[Any, _Numbers, _Ids]:
     from sklearn.datasets import load_svmlight_file  # an extra: only those who read such files need it
 
     try:
@@ -158,7 +166,14 @@ def _parse_sparse_lines(path: Path, block: LineBlock, limit: int, with_queries: 
         _find_bad_line(path, block, limit, with_queries)
     if sparse.shape[1] > limit:
         _find_bad_line(path, block, limit, with_queries)
-    return sparse.toarray(), grades.astype(np.float64), query_ids.astype(np.int64)
+    return sparse, grades.astype(np.float64), query_ids.astype(np.int64)
+
+
+def _dense_pieces(sparse: Any) -> Iterator[_Floats]:
+    """A sparse matrix in pieces of a few rows: short lines of a wide file would make a block too large to hold."""
+    rows = max(PIECE_BYTES // (4 * max(sparse.shape[1], 1)), 1)
+    for start in range(0, sparse.shape[0], rows):
+        yield sparse[start : start + rows].toarray()
 
 
 def _find_bad_line(path: Path, block: LineBlock, limit: int, with_queries: bool | None) -> NoReturn:
