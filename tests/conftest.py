@@ -10,6 +10,8 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
+from rankwise.data import find_data
+
 settings.register_profile(
     "ci",
     derandomize=True,
@@ -30,11 +32,9 @@ def real_data() -> Callable[[str], Path]:
     """`real_data("omniglot")`: where that data set lies, or a skip that says how to provide it."""
 
     def find(name: str) -> Path:
-        named = os.environ.get("RANKWISE_DATA")
-        root = Path(named) if named else Path(__file__).resolve().parents[2] / "shared" / "data"
-        path = root / name
-        if not path.exists():
-            pytest.skip(f"no real data {name!r}: set RANKWISE_DATA to the folder that holds it")
-        return path
+        try:
+            return find_data(name)
+        except FileNotFoundError as missing:
+            pytest.skip(str(missing))
 
     return find

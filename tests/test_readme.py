@@ -17,7 +17,8 @@ BLOCKS = [
 
 
 @pytest.mark.parametrize("block", BLOCKS)
-def test_python_block_runs(block):
+def test_python_block_runs(block, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # a block may write files
     exec(compile(block, "block", "exec"), {})
 
 

@@ -97,3 +97,31 @@ def list_(
     if kind is not None and kind not in KINDS:
         raise typer.BadParameter(f"unknown kind {kind!r}{nearest(kind, KINDS)}", param_hint="list")
     show_list(kind)
+
+
+@app.command("check-data")
+def check_data(
+    files: Annotated[
+        list[Path],
+        typer.Argument(exists=True, dir_okay=False, help="Tables or LETOR files; the first is for training."),
+    ],
+    label: Annotated[str | None, typer.Option(help="The label column of a table; the last by default.")] = None,
+    query: Annotated[str | None, typer.Option(help="The column that says which list a row belongs to.")] = None,
+    drop: Annotated[list[str] | None, typer.Option(help="A column to leave out; may be repeated.")] = None,
+    positive: Annotated[str | None, typer.Option(help="What the positive class is called.")] = None,
+    missing: Annotated[str, typer.Option(help="What to do with missing cells: report or median.")] = "report",
+    positives: Annotated[int | None, typer.Option(min=1, help="Positive rows of a training batch.")] = None,
+    batch_size: Annotated[int | None, typer.Option(min=2, help="Rows of a training batch.")] = None,
+) -> None:
+    """Look for what will go wrong with data: exit code 1 if it cannot be used as it is."""
+    if missing not in (words := ("report", "median")):
+        raise typer.BadParameter(f"unknown word {missing!r}{nearest(missing, words)}", param_hint="--missing")
+    if (positives is None) != (batch_size is None) or (positives or 0) >= (batch_size or 1):
+        raise typer.BadParameter("needs --batch-size, which must be larger", param_hint="--positives")
+    from rankwise.cli.check_data import show_check
+
+    code = show_check(
+        files, label=label, query=query, drop=drop or (), positive=positive, missing=missing,
+        positives=positives, batch_size=batch_size,
+    )  # fmt: skip
+    raise typer.Exit(code)

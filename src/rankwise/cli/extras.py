@@ -17,6 +17,7 @@ EXTRAS = {
     "jinja2": "report",
     "plotly": "report",
     "sklearn": "sklearn",
+    "polars": "data",
 }
 
 

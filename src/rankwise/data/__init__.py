@@ -1,27 +1,50 @@
 """Data sets and their parts."""
 
+from rankwise.data.arff import read_arff
 from rankwise.data.digits import load_digit_retrieval, load_eights
+from rankwise.data.find import find_data
+from rankwise.data.interactions import (
+    Interactions,
+    InteractionSplit,
+    leave_one_out,
+    read_interaction_lists,
+    read_interactions,
+    read_movielens,
+)
 from rankwise.data.letor import read_letor, read_letor_comments
 from rankwise.data.letor_folds import read_letor_folds, read_letor_split
+from rankwise.data.multilabel import MultiLabel, read_extreme
 from rankwise.data.parts import Batch, Part, Split, cut_by_class
+from rankwise.data.sparse import SparseRows
 from rankwise.data.splits import cut_by_query, cut_stratified, folds_by_query, join_parts
 from rankwise.data.tables import Table, read_table
 
 __all__ = [
     "Batch",
+    "InteractionSplit",
+    "Interactions",
+    "MultiLabel",
     "Part",
+    "SparseRows",
     "Split",
     "Table",
     "cut_by_class",
     "cut_by_query",
     "cut_stratified",
+    "find_data",
     "folds_by_query",
     "join_parts",
+    "leave_one_out",
     "load_digit_retrieval",
     "load_eights",
+    "read_arff",
+    "read_extreme",
+    "read_interaction_lists",
+    "read_interactions",
     "read_letor",
     "read_letor_comments",
     "read_letor_folds",
     "read_letor_split",
+    "read_movielens",
     "read_table",
 ]

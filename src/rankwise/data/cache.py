@@ -40,7 +40,7 @@ class Cache:
     def load(self) -> dict[str, NDArray[np.generic]] | None:
         """The arrays, or None if there are none, they are of another state of the original, or damaged."""
         try:
-            with np.load(self.path, allow_pickle=False) as stored:
+            with self.path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
                 if not np.array_equal(stored["state"], self._state):
                     return None
                 return {name: stored[name] for name in stored.files if name != "state"}

@@ -11,12 +11,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, NoReturn, cast
 
-__all__ = ["LineBlock", "Progress", "bad_line", "check_file", "read_bytes", "read_line_blocks", "read_text"]
+import numpy as np
+
+__all__ = [
+    "LineBlock",
+    "Progress",
+    "bad_line",
+    "check_file",
+    "is_compressed",
+    "is_finite_number",
+    "read_bytes",
+    "read_line_blocks",
+    "read_text",
+]
 
 Progress = Callable[[float], None]
 """Called now and then with the share of the work that is done, from 0 to 1."""
 
 BLOCK_BYTES = 8 << 20
+LARGEST = float(np.finfo(np.float32).max)
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 GZIP, XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
@@ -54,6 +67,14 @@ def bad_line(path: Path, line: int, expected: str, got: str | bytes) -> NoReturn
         got = repr(got.decode("utf-8", errors="backslashreplace"))
     shown = got if len(got) <= 80 else f"{got[:77]}..."
     raise ValueError(f"{path}, line {line}: expected {expected}, got {shown}")
+
+
+def is_finite_number(text: str | bytes) -> bool:
+    """Whether this is a number that float32 can hold."""
+    try:
+        return abs(float(text)) <= LARGEST
+    except ValueError:
+        return False
 
 
 def is_compressed(path: Path) -> bool:
@@ -95,11 +116,10 @@ def read_line_blocks(
     total = path.stat().st_size
     with _explained(path), path.open("rb") as raw:
         stream = _decompressed(raw)
-        line, rest = 1, b""
+        start = stream.read(len(BYTE_ORDER_MARK))
+        _check_encoding(path, start)
+        line, rest = 1, start.removeprefix(BYTE_ORDER_MARK)
         while piece := stream.read(block_bytes):
-            if line == 1 and not rest:
-                _check_encoding(path, piece)
-                piece = piece.removeprefix(BYTE_ORDER_MARK)
             text, newline, rest_of_piece = piece.rpartition(b"\n")
             if not newline:
                 rest += piece
@@ -111,7 +131,7 @@ def read_line_blocks(
             if on_progress is not None:
                 on_progress(min(raw.tell() / total, 1.0))
         if rest:
-            yield LineBlock(rest, line)
+            yield LineBlock(rest.removesuffix(b"\n"), line)
         if on_progress is not None:
             on_progress(1.0)
 

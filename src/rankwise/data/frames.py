@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rankwise.data.files import BYTE_ORDER_MARK, bad_line, is_compressed, read_bytes, read_line_blocks, read_text
+from rankwise.data.files import bad_line, is_compressed, read_bytes, read_line_blocks, read_text
 
 if TYPE_CHECKING:
     import polars as pl
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["read_frame"]
 
 MISSING = ["", "NA", "N/A", "na", "nan", "NaN", "null", "?"]
+LINES_FOR_TYPES = 1000
 ARRAYS = {"features": ("features", "X"), "labels": ("labels", "y"), "query_ids": ("query_ids", "qid")}
 
 
@@ -28,13 +29,14 @@ def read_frame(path: Path, *, header: str, line: str, separator: str | None = No
         path: .parquet and .npz are read as such, everything else as text with separators.
         header: "auto", "yes" or "no".
         line: the name of the added column.
-        separator: between the fields of a text file; by default what its first line holds most of: tab, `;` or `,`.
+        separator: between the fields of a text file, one character or more; by default what its first line holds
+            most of: tab, `;` or `,`.
     """
     import polars as pl
 
     if path.suffix == ".parquet":
         try:
-            frame = pl.read_parquet(path)
+            frame = pl.read_parquet(path, glob=False)
         except (pl.exceptions.PolarsError, OSError) as problem:
             raise ValueError(f"{path}: expected a Parquet file, got {_first_line(problem)}") from None
         return frame.with_row_index(line, offset=1)
@@ -46,26 +48,36 @@ def read_frame(path: Path, *, header: str, line: str, separator: str | None = No
 def _read_text(path: Path, header: str, line: str, separator: str | None) -> pl.DataFrame:
     import polars as pl
 
-    first = _first_fields(path, separator)
-    separator, fields = first
+    separator, fields = _first_fields(path, separator)
     named = header == "yes" or (header == "auto" and not any(map(_is_number, fields)))
     if named and len(set(fields)) < len(fields):
         twice = next(name for name in fields if fields.count(name) > 1)
         bad_line(path, 1, "a different name for every column", f"{twice!r} twice")
     names = fields if named else [f"column {number}" for number in range(1, len(fields) + 1)]
-    # A path is read in place; what is compressed, or begins with a byte order mark, has to be in memory.
-    source = BytesIO(read_bytes(path)) if is_compressed(path) else path
-    try:
-        frame = pl.read_csv(
+    # A path is read in place; what is compressed, or has separators that polars does not know, has to be in memory.
+    source: Path | BytesIO = path
+    if is_compressed(path) or len(separator) > 1:
+        source = BytesIO(read_bytes(path).replace(separator.encode(), separator[:1].encode()))
+
+    def read(lines_to_look_at: int | None) -> pl.DataFrame:
+        return pl.read_csv(
             source,
-            separator=separator,
+            separator=separator[:1],
             has_header=False,
             skip_lines=1 if named else 0,
             new_columns=names,
             null_values=MISSING,
-            infer_schema_length=None,
+            infer_schema_length=lines_to_look_at,
             raise_if_empty=False,
+            glob=False,
         )
+
+    try:
+        try:
+            frame = read(LINES_FOR_TYPES)
+        except pl.exceptions.PolarsError:
+            # A later line does not fit the types of the first ones: now look at all of them, which takes longer.
+            frame = read(None)
     except (pl.exceptions.PolarsError, OSError) as problem:
         _find_bad_line(path, separator, len(fields))
         raise ValueError(f"{path}: cannot be read as a table: {_first_line(problem)}") from None
@@ -79,14 +91,15 @@ def _first_fields(path: Path, separator: str | None) -> tuple[str, list[str]]:
     block = next(read_line_blocks(path, block_bytes=1 << 16), None)
     line = b"" if block is None else next(block.lines())[1]
     try:
-        text = line.removeprefix(BYTE_ORDER_MARK).decode("utf-8")
+        text = line.decode("utf-8")
     except UnicodeDecodeError as problem:
         bad_line(path, 1, "text in UTF-8", f"the byte 0x{line[problem.start]:02x}")
     if not text.strip():
         bad_line(path, 1, "the names of the columns or numbers", "an empty line")
     if separator is None:
         separator = max("\t;,", key=text.count)
-    return separator, [field.strip() for field in next(csv.reader([text], delimiter=separator))]
+    fields = next(csv.reader([text.replace(separator, separator[:1])], delimiter=separator[:1]))
+    return separator, [field.strip() for field in fields]
 
 
 def _is_number(field: str) -> bool:
@@ -99,8 +112,8 @@ def _is_number(field: str) -> bool:
 
 def _find_bad_line(path: Path, separator: str, fields: int) -> None:
     """Raise the error of the first line that is not UTF-8 or has more fields than the first: slow, and only then."""
-    text = read_text(path)
-    reader = csv.reader(text.splitlines(keepends=True), delimiter=separator)
+    text = read_text(path).replace(separator, separator[:1])
+    reader = csv.reader(text.splitlines(keepends=True), delimiter=separator[:1])
     try:
         for row in reader:
             if len(row) > fields:

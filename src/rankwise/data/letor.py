@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from rankwise.data.cache import Cache
-from rankwise.data.files import BLOCK_BYTES, LineBlock, Progress, bad_line, check_file, read_line_blocks
+from rankwise.data.complete_lines import parse_complete_lines
+from rankwise.data.files import (
+    BLOCK_BYTES,
+    LineBlock,
+    Progress,
+    bad_line,
+    check_file,
+    is_finite_number,
+    read_line_blocks,
+)
 from rankwise.data.groups import query_ids_beside
 from rankwise.data.parts import Part
 
 __all__ = ["read_letor", "read_letor_comments"]
 
 MOST_FEATURES = 100_000  # a larger index is a mistake or data too wide to be held densely
+PIECE_BYTES = 8 << 20
 CHUNK_BYTES = 64 << 20  # large enough that the system takes a chunk back as soon as it is freed
-LARGEST = float(np.finfo(np.float32).max)
 LINE = "`grade qid:number index:value ...` with indices from 1 that increase"
 
 _Floats = NDArray[np.float32]
 _Numbers = NDArray[np.float64]
 _Ids = NDArray[np.int64]
+_Block = tuple[Iterator[_Floats], _Numbers, _Ids]
 
 
 def read_letor(
@@ -36,8 +48,8 @@ def read_letor(
 ) -> Part:
     """Read a LETOR file into dense features; indices that a line leaves out are 0.
 
-    Files may be plain, gzip or xz. Memory: the features themselves (4 bytes each) and at most 64 MiB + 25 times
-    `block_bytes` more, however long the file is.
+    Files may be plain, gzip or xz. Memory: the features themselves (4 bytes each), 40 bytes a row for labels and query
+    ids, and at most 64 MiB + 25 times `block_bytes` more, however long the file is.
 
     Args:
         path: the file. Lines without `qid:` have no lists, unless `PATH.query` or `PATH.group` gives their sizes.
@@ -109,10 +121,11 @@ def _parse(
     queries: list[_Ids] = []
     with_queries: bool | None = None
     for block in read_line_blocks(path, block_bytes=block_bytes, on_progress=on_progress):
-        dense, grades, query_ids = _parse_block(path, block, limit, with_queries)
+        pieces, grades, query_ids = _parse_block(path, block, limit, with_queries)
         if len(grades):
             with_queries = len(query_ids) > 0
-        rows.add(dense)
+        for piece in pieces:
+            rows.add(piece)
         labels.append(grades)
         queries.append(query_ids)
     if not sum(map(len, labels)):
@@ -126,7 +139,23 @@ def _parse(
     }
 
 
-def _parse_block(path: Path, block: LineBlock, limit: int, with_queries: bool | None) -> tuple[_Floats, _Numbers, _Ids]:
+def _parse_block(path: Path, block: LineBlock, limit: int, with_queries: bool | None) -> _Block:
+    complete = parse_complete_lines(block.text)
+    if complete is not None and complete[0].shape[1] <= limit:
+        values, grades, query_ids = complete
+        pieces, finite = iter([values]), np.isfinite(values).all()
+    else:
+        sparse, grades, query_ids = _parse_sparse_lines(path, block, limit, with_queries)
+        pieces, finite = _dense_pieces(sparse), np.isfinite(sparse.data).all()
+    expected_queries = 0 if with_queries is False or (with_queries is None and not len(query_ids)) else len(grades)
+    if len(query_ids) != expected_queries or not (finite and np.isfinite(grades).all()):
+        _find_bad_line(path, block, limit, with_queries)
+    return pieces, grades, query_ids
+
+
+def _parse_sparse_lines(
+    path: Path, block: LineBlock, limit: int, with_queries: bool | None
+) -> tuple[Any, _Numbers, _Ids]:
     from sklearn.datasets import load_svmlight_file  # an extra: only those who read such files need it
 
     try:
@@ -135,23 +164,26 @@ def _parse_block(path: Path, block: LineBlock, limit: int, with_queries: bool | 
         )
     except (ValueError, OverflowError, IndexError):
         _find_bad_line(path, block, limit, with_queries)
-        raise
-    wrong_queries = len(query_ids) != (0 if with_queries is False else len(grades)) and (
-        with_queries is not None or len(query_ids) > 0
-    )
-    if wrong_queries or sparse.shape[1] > limit or not (np.isfinite(grades).all() and np.isfinite(sparse.data).all()):
+    if sparse.shape[1] > limit:
         _find_bad_line(path, block, limit, with_queries)
-    return sparse.toarray(), grades.astype(np.float64), query_ids.astype(np.int64)
+    return sparse, grades.astype(np.float64), query_ids.astype(np.int64)
 
 
-def _find_bad_line(path: Path, block: LineBlock, limit: int, with_queries: bool | None) -> None:
+def _dense_pieces(sparse: Any) -> Iterator[_Floats]:
+    """A sparse matrix in pieces of a few rows: short lines of a wide file would make a block too large to hold."""
+    rows = max(PIECE_BYTES // (4 * max(sparse.shape[1], 1)), 1)
+    for start in range(0, sparse.shape[0], rows):
+        yield sparse[start : start + rows].toarray()
+
+
+def _find_bad_line(path: Path, block: LineBlock, limit: int, with_queries: bool | None) -> NoReturn:
     """Raise the error of the first bad line of a block that is known to hold one: slow, and only then."""
     for number, line in block.lines():
         fields = line.partition(b"#")[0].split()
         if not fields:
             continue
         grade, *items = fields
-        if not _is_finite(grade):
+        if not is_finite_number(grade):
             bad_line(path, number, f"{LINE}, with a number as the grade", grade)
         has_query = bool(items) and items[0].startswith(b"qid")
         if with_queries is None:
@@ -168,7 +200,7 @@ def _find_bad_line(path: Path, block: LineBlock, limit: int, with_queries: bool 
             index, colon, value = item.partition(b":")
             if not colon or not _is_whole(index, last + 1, limit):
                 bad_line(path, number, f"`index:value` with an index from {last + 1} to {limit}", item)
-            if not _is_finite(value):
+            if not is_finite_number(value):
                 bad_line(path, number, f"a finite number (float32) as feature {index.decode()}", item)
             last = int(index)
     raise ValueError(f"{path}, line {block.first_line} or later: expected {LINE}, got something else")
@@ -177,13 +209,6 @@ def _find_bad_line(path: Path, block: LineBlock, limit: int, with_queries: bool 
 def _is_whole(text: bytes, least: int, most: int) -> bool:
     try:
         return least <= int(text) <= most
-    except ValueError:
-        return False
-
-
-def _is_finite(text: bytes) -> bool:
-    try:
-        return abs(float(text)) <= LARGEST
     except ValueError:
         return False
 

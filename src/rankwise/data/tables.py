@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from rankwise.checks import check_choice
-from rankwise.data.files import check_file
+from rankwise.data.columns import LINE, find_column, read_numbers, refuse_cells, refuse_missing, strip_text
+from rankwise.data.files import LARGEST, check_file
 from rankwise.data.frames import read_frame
-from rankwise.data.groups import query_ids_beside
+from rankwise.data.groups import find_group_file, query_ids_beside
 from rankwise.data.parts import Part
 from rankwise.registry import nearest
 
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     import polars as pl
 
 __all__ = ["Table", "read_table"]
-
-LINE = "\0line"  # the column that remembers where in the file a row stands
-LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,7 @@ def read_table(
 ) -> Table:
     """Read a table from a CSV, TSV, Parquet or npz file; CSV and TSV may be compressed by gzip or xz.
 
-    Labels of two kinds become 0 and 1: those that are 0 and 1 already stay, otherwise the rarer kind is positive
+    Labels of two kinds become 0 and 1: 0 and 1 stay, false is 0 and true is 1, of any others the rarer kind is positive
     unless `positive` names it; `classes` of the result says which is which. More than two kinds of text become 0, 1,
     2, ... in alphabetical order. Other numbers (grades) stay as they are, as do all numbers where there are queries.
 
@@ -72,7 +70,7 @@ def read_table(
         drop: names of columns to leave out.
         positive: what the positive class is called in the file.
         missing: "error" refuses cells that are empty, `NA`, `?` or `nan` by line; "median" fills in the median of
-            the column. Missing labels and query ids are always refused.
+            the column; "keep" leaves NaN, for a look at the data. Missing labels and query ids are always refused.
         header: "yes" if the first line holds the names of the columns, "no" if it does not (they are called
             `column 1`, `column 2`, ... then), "auto" takes it for names if none of its fields is a number.
 
@@ -87,7 +85,7 @@ def read_table(
     """
     import polars as pl  # an extra: only those who read tables need it
 
-    check_choice("missing", missing, ("error", "median"))
+    check_choice("missing", missing, ("error", "median", "keep"))
     check_choice("header", header, ("auto", "yes", "no"))
     path = check_file(path)
     frame = read_frame(path, header=header, line=LINE)
@@ -95,7 +93,7 @@ def read_table(
     if not len(frame):
         raise ValueError(f"{path}: expected rows below the names of the columns, got none")
     columns = [name for name in frame.columns if name != LINE]
-    label_name = _label_column(path, columns, label)
+    label_name = find_column(path, columns, "label", label)
     if query is None and path.suffix == ".npz" and "query_ids" in columns:
         query = "query_ids"
     for argument, names in (("query", [query] if query is not None else []), ("drop", drop), ("features", features)):
@@ -110,30 +108,21 @@ def read_table(
         raise ValueError(f"features: expected columns that are not the label, the query or dropped, got {unfit[0]!r}")
     query_ids, query_names = (None, None) if query is None else _queries(path, frame, query)
     values = _features(path, frame, chosen, missing)
-    labels, classes = _labels(path, frame, label_name, positive, as_numbers=query is not None)
+    has_lists = query is not None or find_group_file(path) is not None
+    labels, classes = _labels(path, frame, label_name, positive, as_numbers=has_lists)
     query_ids = query_ids_beside(path, len(frame), query_ids)
     return Table(Part(values, labels, query_ids), tuple(chosen), label_name, classes, query_names)
-
-
-def _label_column(path: Path, columns: list[str], label: str | int) -> str:
-    if isinstance(label, int) and not isinstance(label, bool):
-        if not -len(columns) <= label < len(columns):
-            raise ValueError(f"label: expected a position among the {len(columns)} columns of {path}, got {label}")
-        return columns[label]
-    if label not in columns:
-        raise ValueError(f"label: {path} has no column {label!r}{nearest(str(label), columns)}")
-    return label
 
 
 def _features(path: Path, frame: pl.DataFrame, names: list[str], missing: str) -> Tensor:
     """(N, D) float32, filled column by column, so that no second copy of all is ever held."""
     values = np.empty((len(frame), len(names)), dtype=np.float32)
     for place, name in enumerate(names):
-        column = _numbers(path, frame, name)
+        column = read_numbers(path, frame, name)
         absent = np.isnan(column)
-        if absent.any():
+        if missing != "keep" and absent.any():
             if missing == "error":
-                _refuse(
+                refuse_cells(
                     path, frame, name, absent, "a number in every line",
                     "missing cells (missing='median' fills them in, drop=[...] leaves the column out)",
                 )  # fmt: skip
@@ -142,33 +131,9 @@ def _features(path: Path, frame: pl.DataFrame, names: list[str], missing: str) -
             column = np.where(absent, np.median(column[~absent]), column)
         large = np.abs(column) > LARGEST
         if large.any():
-            _refuse(path, frame, name, large, "finite numbers up to 3.4e38 (float32)", "larger or infinite ones")
+            refuse_cells(path, frame, name, large, "finite numbers up to 3.4e38 (float32)", "larger or infinite ones")
         values[:, place] = column
     return torch.from_numpy(values)
-
-
-def _numbers(path: Path, frame: pl.DataFrame, name: str) -> np.ndarray:
-    """A column as float64, NaN where it is missing; a column of text is refused."""
-    import polars as pl
-
-    column = frame[name]
-    if not (column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.String, pl.Null)):
-        raise ValueError(
-            f"{path}, column {name!r}: expected numbers, got {column.dtype}; leave it out with drop=[{name!r}] "
-            "or turn it into numbers first"
-        )
-    text = _stripped(column) if column.dtype == pl.String else column
-    numbers = text.cast(pl.Float64, strict=False)
-    wrong = numbers.is_null() & text.is_not_null()
-    if wrong.any():
-        where = wrong.to_numpy()
-        if numbers.null_count() == len(numbers):
-            raise ValueError(
-                f"{path}, column {name!r}: expected numbers, got text such as {text[int(where.argmax())]!r}; leave it "
-                f"out with drop=[{name!r}] or turn it into numbers first, for example one column per word"
-            )
-        _refuse(path, frame, name, where, "numbers", f"text such as {text[int(where.argmax())]!r}")
-    return numbers.fill_null(float("nan")).to_numpy()
 
 
 def _labels(
@@ -176,11 +141,10 @@ def _labels(
 ) -> tuple[Tensor, tuple[str, ...] | None]:
     import polars as pl
 
-    _refuse_missing(path, frame, name)
-    column = frame[name]
-    text = _stripped(column.cast(pl.String)).str.strip_chars("'\"")
-    kinds = text.value_counts().sort("count", name, descending=[True, False])
-    words: list[str] = kinds[name].to_list()
+    refuse_missing(path, frame, name)
+    text = strip_text(frame[name].cast(pl.String)).str.strip_chars("'\"").alias("word")
+    kinds = text.value_counts().sort("count", "word", descending=[True, False])
+    words: list[str] = kinds["word"].to_list()
     numeric = text.cast(pl.Float64, strict=False)
     all_numbers = numeric.null_count() == 0 and bool(numeric.is_finite().all())
     if positive is not None and positive not in words:
@@ -189,8 +153,9 @@ def _labels(
         values = numeric.to_numpy()
         whole = bool((values == np.rint(values)).all()) and bool((np.abs(values) < 2**53).all())
         return torch.from_numpy(values.astype(np.int64 if whole else np.float32)), None
-    if column.dtype == pl.Boolean and positive is None:
-        return torch.from_numpy(column.to_numpy().astype(np.int64)), ("false", "true")
+    truth = text.str.to_lowercase()
+    if positive is None and bool(truth.is_in(["false", "true"]).all()):
+        return torch.from_numpy((truth == "true").to_numpy().astype(np.int64)), ("false", "true")
     if positive is not None and len(words) != 2:
         # One kind against all the others.
         return torch.from_numpy((text == positive).to_numpy().astype(np.int64)), (f"not {positive}", positive)
@@ -213,33 +178,13 @@ def _queries(path: Path, frame: pl.DataFrame, name: str) -> tuple[Tensor, tuple[
     """Whole numbers as they are; text as 0, 1, 2, ... in the order in which it first appears."""
     import polars as pl
 
-    _refuse_missing(path, frame, name)
+    refuse_missing(path, frame, name)
     column = frame[name]
     if column.dtype.is_integer():
         numbers = column.cast(pl.Int64, strict=False)
         if numbers.null_count() == 0:
             return torch.from_numpy(numbers.to_numpy().copy()), None
-    text = _stripped(column.cast(pl.String))
+    text = strip_text(column.cast(pl.String))
     words = text.unique(maintain_order=True).to_list()
     codes = text.replace_strict(words, range(len(words)), return_dtype=pl.Int64)
     return torch.from_numpy(codes.to_numpy().copy()), tuple(words)
-
-
-def _stripped(column: pl.Series) -> pl.Series:
-    return column.str.strip_chars()
-
-
-def _refuse_missing(path: Path, frame: pl.DataFrame, name: str) -> None:
-    absent = frame[name].is_null()
-    if frame[name].dtype.is_float():
-        absent = absent | frame[name].is_nan().fill_null(True)
-    if absent.any():
-        _refuse(path, frame, name, absent.to_numpy(), "something in every line", "missing cells")
-
-
-def _refuse(path: Path, frame: pl.DataFrame, name: str, where: np.ndarray, expected: str, got: str) -> None:
-    lines = frame[LINE].to_numpy()[where]
-    first = ", ".join(map(str, lines[:3].tolist()))
-    more = f" and {len(lines) - 3} more" if len(lines) > 3 else ""
-    places = f"line{'s' if len(lines) > 1 else ''} {first}{more}"
-    raise ValueError(f"{path}, column {name!r}, {places}: expected {expected}, got {got}")

@@ -1,0 +1,97 @@
+"""`rankwise check-data`: read, look, print."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import typer
+
+from rankwise.cli.console import print_paragraph, print_table, progress_bar
+from rankwise.cli.extras import require
+
+__all__ = ["show_check"]
+
+SEVERITIES = ("error", "warning", "note")
+
+
+def show_check(
+    files: Sequence[Path],
+    *,
+    label: str | None,
+    query: str | None,
+    drop: Sequence[str],
+    positive: str | None,
+    missing: str,
+    positives: int | None,
+    batch_size: int | None,
+) -> int:
+    """Print what is found in the files, the first of which is to be learned from; 1 if there are errors, else 0."""
+    require("check-data", ("polars", "sklearn"), extra="data")
+    from rankwise.data.check import check_parts
+    from rankwise.data.reading import read_labelled
+
+    names = _short_names(files)
+    with progress_bar() as progress:
+        bar = progress.add_task("reading", total=len(files) + 1)
+
+        def advance(done: int, share: float) -> None:
+            progress.update(bar, completed=done + share)
+
+        tables = {}
+        for done, (name, path) in enumerate(zip(names, files, strict=True)):
+            progress.update(bar, description=f"reading {name}")
+            with _wrong_columns_are_wrong_arguments():
+                tables[name] = read_labelled(
+                    path,
+                    label=-1 if label is None else label,
+                    query=query,
+                    drop=drop,
+                    positive=positive,
+                    missing="keep" if missing == "report" else missing,
+                    on_progress=partial(advance, done),
+                )
+        progress.update(bar, description="looking")
+        findings = check_parts(
+            {name: table.part for name, table in tables.items()},
+            feature_names=tables[names[0]].feature_names,
+            positives=positives,
+            batch_size=batch_size,
+            on_progress=partial(advance, len(files)),
+        )
+    for name, table in tables.items():
+        if table.classes is not None:
+            meaning = ", ".join(f"{place} is {word!r}" for place, word in enumerate(table.classes))
+            print_paragraph(f"{name}: label {meaning} (column {table.label_name!r})")
+    findings.sort(key=lambda finding: SEVERITIES.index(finding.severity))
+    rows = [(finding.severity, finding.part, finding.what, finding.advice) for finding in findings]
+    print_table("Findings", ("", "file", "what", "what to do"), rows, numbers=False)
+    counts = {severity: sum(finding.severity == severity for finding in findings) for severity in SEVERITIES}
+    verdict = "not usable as it is" if counts["error"] else "usable"
+    print_paragraph(f"{verdict}: {counts['error']} errors, {counts['warning']} warnings, {counts['note']} notes")
+    return 1 if counts["error"] else 0
+
+
+def _short_names(files: Sequence[Path]) -> list[str]:
+    """The names of the files, with as many folders as it takes to tell them apart."""
+    if len({file.name for file in files}) == len(files):
+        return [file.name for file in files]
+    if len({file.resolve() for file in files}) < len(files):
+        raise typer.BadParameter("expected different files, got one twice", param_hint="files")
+    common = os.path.commonpath([file.resolve() for file in files])
+    return [os.path.relpath(file.resolve(), common) for file in files]
+
+
+@contextmanager
+def _wrong_columns_are_wrong_arguments() -> Iterator[None]:
+    """An error of a reader begins with the argument it is about, if it is about one; all else is about the file."""
+    try:
+        yield
+    except ValueError as problem:
+        argument, _, message = str(problem).partition(": ")
+        if argument in ("label", "query", "drop", "positive"):
+            raise typer.BadParameter(message, param_hint=f"--{argument}") from None
+        raise
