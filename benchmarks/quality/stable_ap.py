@@ -1,8 +1,8 @@
 """Which options should stable AP use? `python -m benchmarks.quality.stable_ap [--seeds N] [--tasks digits ...]`.
 
 Two tasks, one option changed at a time from the defaults; the learning rate is chosen on validation for each seed, and
-the table shows that validation figure: no option was chosen with the test part in view. A second table shows the
-test figures of the defaults beside those of SOPRC and cross entropy, each with the same seeds, steps and learning rates.
+the table shows that validation figure: no option was chosen with the test part in view. A second table shows the test
+figures of the defaults beside those of SOPRC and cross entropy, all with the same seeds, steps and learning rates.
 
 - digits: retrieval, `load_digit_retrieval`, mAP, batches of 10 classes x 6.
 - mammography: 11,183 rows, 260 positive (the folder of real data is named by RANKWISE_DATA), AP, half of the rows to
@@ -27,43 +27,37 @@ from rankwise.data.parts import Split, cut_by_class
 from rankwise.tasks import RetrievalTask, TabularTask, Task
 from rankwise.training.trials import Contender, Outcome, compete, summarise
 
-STEPS = {"digits": 100, "mammography": 300}
-RATES = (0.003, 0.01, 0.03, 0.1)
+STEPS = {"digits": 100, "mammography": 200}
+RATES = (0.01, 0.03, 0.1)
 METRIC = {"digits": "map", "mammography": "ap"}
 RIVALS = {"digits": ("soprc", "classifier"), "mammography": ("soprc", "cross-entropy")}
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "the defaults": {},
     'rho="batch"': {"rho": "batch"},
-    "rho=10": {"rho": 10.0},
+    "rho=3": {"rho": 3.0},
     "rho=1": {"rho": 1.0},
+    "rho=0.3": {"rho": 0.3},
     "rho=0.1": {"rho": 0.1},
-    "rho=0.01": {"rho": 0.01},
     'rho="batch", outer="batch"': {"rho": "batch", "outer": "batch"},
     'rho=1, outer="batch"': {"rho": 1.0, "outer": "batch"},
     'rho=0.1, outer="batch"': {"rho": 0.1, "outer": "batch"},
     "tau=0.03": {"tau": 0.03},
-    "tau=0.1": {"tau": 0.1},
     "tau=0.3": {"tau": 0.3},
-    "tau=1": {"tau": 1.0},
     "eps=0.01": {"eps": 0.01},
-    "eps=0.1": {"eps": 0.1},
     "eps=0.5": {"eps": 0.5},
     "t=0 (no weights)": {"t": 0.0},
     "t=1": {"t": 1.0},
-    "t=2": {"t": 2.0},
     "t=3": {"t": 3.0},
-    "a=0.03": {"a": 0.03},
     "a=1": {"a": 1.0},
-    "update_rate=0.1": {"update_rate": 0.1},
-    "update_rate=1": {"update_rate": 1.0},
+    "update_rate=1 (mean of the batch)": {"update_rate": 1.0},
     'weighting="rank"': {"weighting": "rank"},
 }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--tasks", nargs="+", choices=list(STEPS), default=list(STEPS))
     asked = parser.parse_args()
     seeds, tasks = range(asked.seeds), asked.tasks
@@ -82,8 +76,7 @@ def main() -> None:
     say("| `StableAPLoss` | " + " | ".join(f"{task}, {METRIC[task]}" for task in tasks) + " |")
     say("| --- |" + " --: |" * len(tasks))
     for name, options in VARIANTS.items():
-        runs = [_run(task, "stable-ap", options, seeds) for task in tasks]
-        say(f"| {name} | " + " | ".join(_validation(run, task) for run, task in zip(runs, tasks, strict=True)) + " |")
+        say(f"| {name} | " + " | ".join(_validation(task, options, seeds) for task in tasks) + " |")
     say("\nTest:\n")
     say("| loss | " + " | ".join(f"{task}, {METRIC[task]}" for task in tasks) + " |")
     say("| --- |" + " --: |" * len(tasks))
@@ -100,8 +93,11 @@ def _run(task: str, loss: str, options: Mapping[str, Any], seeds: Sequence[int])
     return compete(Contender(loss, TASKS[task](loss, options), STEPS[task]), seeds=seeds, rates=RATES)
 
 
-def _validation(outcome: Outcome, task: str) -> str:
-    found = summarise([trial.history.curve(METRIC[task])[-1] for trial in outcome.trials])
+def _validation(task: str, options: Mapping[str, Any], seeds: Sequence[int]) -> str:
+    if task == "mammography" and "outer" in options:
+        return "one list"
+    trials = _run(task, "stable-ap", options, seeds).trials
+    found = summarise([trial.history.curve(METRIC[task])[-1] for trial in trials])
     return f"{found.mean:.3f} +- {found.std:.3f}"
 
 

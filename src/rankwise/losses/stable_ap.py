@@ -74,7 +74,7 @@ class StableAPLoss(ListLoss):
 
     def __init__(
         self,
-        rho: float | str = 0.1,
+        rho: float | str = 1.0,
         *,
         prior: float | Tensor | Prior | None = None,
         outer: str = "list",
@@ -132,7 +132,7 @@ class StableAPLoss(ListLoss):
         """rho of each list, (size,)."""
         if self.prior is None:
             return torch.full_like(rate, self.rho)
-        prior = self.prior(rate, group_ids)
+        prior: Tensor = self.prior(rate, group_ids)
         return (1 - prior) / prior
 
     @torch.no_grad()
