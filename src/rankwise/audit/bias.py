@@ -11,11 +11,12 @@ from torch import Tensor
 from rankwise.audit.exact import BatchAP, ExactAUPRC
 from rankwise.audit.pools import Pools, make_pools
 from rankwise.audit.steps import Steps, check_count
-from rankwise.losses import AUPRCLoss, GroupPrior, ListLoss
+from rankwise.losses import AUPRCLoss, GroupPrior, ListLoss, StableAPLoss
 
 __all__ = ["Bias", "Composition", "Estimate", "bias"]
 
 _SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2)
+_GROWTH = (4, 16)
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class Bias:
         positives, negatives: of the batches that `estimates` are about.
         estimates: one per loss.
         compositions: batches of the same size with other shares of positives; best: that of the smallest error.
+        larger: the best composition again in batches four and sixteen times as large, as far as the data go.
         lists, left_out: lists used, and lists without a positive or a negative.
     """
 
@@ -65,27 +67,32 @@ class Bias:
     negatives: int
     estimates: tuple[Estimate, ...]
     compositions: tuple[Composition, ...]
+    larger: tuple[Composition, ...]
     lists: int
     left_out: int
     repeats: int
 
     @property
     def best(self) -> Composition:
-        return min(self.compositions, key=lambda each: each.corrected_error)
+        return _best(self.compositions)
 
     @property
     def sentence(self) -> str:
         """What it means for a user."""
         best, prior = self.best, f"{self.prior:.2g}"
         if self.prior < 0.02:
+            # With so small a prior from the start training stalls.
             prior = f"PriorSchedule(end={prior})"
-        each = " of each list" if self.lists > 1 else ""
-        return (
-            f"Use batches of {best.positives} positives and {best.negatives} negatives{each} with "
-            f"AUPRCLoss(prior={prior}): among batches of {best.positives + best.negatives} its estimate of 1 - AP has "
-            f"the smallest error there, {best.corrected_error:.3f} in a typical batch and {best.corrected_bias:+.3f} on "
-            f"average, where the AP of such a batch alone is off by {best.plain_bias:+.3f}."
+        positives, negatives = _number(best.positives, "positive"), _number(best.negatives, "negative")
+        text = (
+            f"Use batches of {positives} and {negatives}{' of each list' if self.lists > 1 else ''} with "
+            f"AUPRCLoss(prior={prior}): the estimate of 1 - AP is then off by {best.corrected_bias:+.3f} on average, "
+            f"the AP of the batch by {best.plain_bias:+.3f}"
         )
+        if self.larger:
+            last = self.larger[-1]
+            text += f"; batches of {last.positives + last.negatives} bring it to {last.corrected_bias:+.3f}"
+        return text + "."
 
 
 def bias(
@@ -116,8 +123,8 @@ def bias(
         >>> generator = torch.Generator().manual_seed(0)
         >>> labels = (torch.arange(2000) < 100).long()
         >>> found = bias(torch.randn(2000, generator=generator) + labels, labels, repeats=20)
-        >>> found.prior, [round(each.bias, 1) for each in found.estimates[:2]]
-        (0.05, [-0.4, -0.0])
+        >>> round(found.prior, 3), [round(each.bias, 1) for each in found.estimates[:2]]
+        (0.05, [-0.3, -0.1])
 
     Paper: Wen et al., NeurIPS 2022, proposition 2 (with its sign corrected).
     """
@@ -126,7 +133,7 @@ def bias(
     check_count("repeats", repeats, least=2)
     pools = make_pools(scores, labels, query_ids)
     choices = _choices(pools, positives, positives + negatives)
-    steps = Steps((1 + len(choices)) * repeats, on_progress)
+    steps = Steps((1 + len(choices) + len(_GROWTH)) * repeats, on_progress)
 
     def measure(losses: dict[str, ListLoss], composition: tuple[int, int]) -> list[Tensor]:
         """The values of each loss on all batches, (R,) each."""
@@ -146,22 +153,37 @@ def bias(
         )
     ]
     truth = pools.error()
-    compositions = []
-    for composition in choices:
+
+    def try_out(composition: tuple[int, int]) -> Composition:
         plain, corrected = (values - truth for values in measure(_exact(pools), composition))
         typical = (float(errors.square().mean().sqrt()) for errors in (plain, corrected))
-        compositions.append(Composition(*composition, float(plain.mean()), float(corrected.mean()), *typical))
+        return Composition(*composition, float(plain.mean()), float(corrected.mean()), *typical)
+
+    compositions = tuple(map(try_out, choices))
+    best = _best(compositions)
+    most = pools.counts.max(0).values.tolist()
+    grown = ((times * best.positives, times * best.negatives) for times in _GROWTH)
+    larger = tuple(try_out(each) for each in grown if each[0] <= most[0] and each[1] <= most[1])
     return Bias(
         truth=truth,
-        prior=float(pools.priors.mean()),
+        prior=float(pools.priors.double().mean()),
         positives=positives,
         negatives=negatives,
         estimates=tuple(estimates),
-        compositions=tuple(compositions),
+        compositions=compositions,
+        larger=larger,
         lists=pools.size,
         left_out=pools.left_out,
         repeats=repeats,
     )
+
+
+def _number(count: int, name: str) -> str:
+    return f"{count} {name}{'' if count == 1 else 's'}"
+
+
+def _best(compositions: tuple[Composition, ...]) -> Composition:
+    return min(compositions, key=lambda each: each.corrected_error)
 
 
 def _exact(pools: Pools) -> dict[str, ListLoss]:
@@ -177,6 +199,7 @@ def _losses(pools: Pools) -> dict[str, ListLoss]:
         **_exact(pools),
         "AUPRCLoss, true prior": AUPRCLoss(GroupPrior(pools.priors)).double(),
         "AUPRCLoss, prior 0.1": AUPRCLoss().double(),
+        "StableAPLoss, rho 0.1": StableAPLoss().double(),
     }
 
 

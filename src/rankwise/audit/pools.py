@@ -51,7 +51,7 @@ class Pools:
     @property
     def priors(self) -> Tensor:
         """(Q,) the share of positives in each list."""
-        return self.counts[:, 0] / self.counts.sum(1)
+        return self.counts[:, 0].double() / self.counts.sum(1)
 
     def error(self) -> float:
         """1 - AP of the data, the mean over lists."""

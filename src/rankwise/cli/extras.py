@@ -11,6 +11,7 @@ EXTRAS = {
     "typer": "train",
     "rich": "train",
     "lightning_fabric": "train",
+    "polars": "train",
     "jinja2": "report",
     "plotly": "report",
     "sklearn": "sklearn",
