@@ -5,13 +5,14 @@ Called as: train_steps.py LOSS RANK WORLD RENDEZVOUS_FILE OUT_FILE
 
 from __future__ import annotations
 
+import copy
 import sys
 
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from rankwise.losses import AUPRCLoss, Combined, EmbeddingLoss, SemiVariance
+from rankwise.losses import AUPRCLoss, Combined, EmbeddingLoss, SemiVariance, StableAPLoss
 
 STEPS = 4
 
@@ -46,11 +47,15 @@ def main(kind: str, rank: int, world: int, rendezvous: str, out: str) -> None:
         "ragged": lambda: Combined(AUPRCLoss(), SemiVariance(3, 15)),
         "embedding": lambda: EmbeddingLoss(AUPRCLoss()),
         "columns": lambda: AUPRCLoss(lists="columns"),
+        "stable one list": StableAPLoss,
+        "stable ragged": lambda: StableAPLoss("batch", outer="batch", update_rate=0.1),
+        "stable embedding": lambda: EmbeddingLoss(StableAPLoss(update_rate=0.1)),
     }[kind]()
     dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=world)
     torch.manual_seed(0)
-    model = DistributedDataParallel(torch.nn.Linear(6, {"embedding": 5, "columns": 3}.get(kind, 1)))
+    model = DistributedDataParallel(torch.nn.Linear(6, {"embedding": 5, "columns": 3}.get(kind.split()[-1], 1)))
     optimiser = torch.optim.SGD(model.parameters(), lr=0.5)
+    earlier = copy.deepcopy(model.module)  # the model before the last step
     record = []
     for step in range(STEPS):
         batch = {name: part(t, rank, world, step) for name, t in global_batch(step, 41).items()}
@@ -61,11 +66,17 @@ def main(kind: str, rank: int, world: int, rendezvous: str, out: str) -> None:
             value = loss(output, torch.stack([batch["classes"] == c for c in range(3)], 1).long())
         elif kind == "ragged":
             value = loss(output[:, 0], batch["labels"], query_ids=batch["queries"])
+        elif kind == "stable embedding":
+            value = loss(output, batch["classes"], previous_embeddings=earlier(batch["features"]))
+        elif kind == "stable ragged":
+            before = earlier(batch["features"])[:, 0].detach()
+            value = loss(output[:, 0], batch["labels"], query_ids=batch["queries"], previous_scores=before)
         else:
             value = loss(output[:, 0], batch["labels"])
         optimiser.zero_grad()
         value.backward()
         record.append({n: p.grad.clone() for n, p in model.module.named_parameters()} | {"value": value.detach()})
+        earlier = copy.deepcopy(model.module)
         optimiser.step()
     torch.save({"steps": record, "state": loss.state_dict(), "model": model.module.state_dict()}, out)
     dist.destroy_process_group()

@@ -57,6 +57,9 @@ class StableAPLoss(ListLoss):
         link: how scores come to that range, see `AUPRCLoss`.
         lists, empty, reduction: see `ListLoss`; `lists="columns"` takes (B, C) outputs as one list per class.
 
+    The defaults were chosen on the validation parts of two tasks, see `benchmarks/quality/stable_ap.py`; a, t and
+    `update_rate` are the paper's.
+
     Given `previous_scores` (see `rankwise.training.PreviousWeights`) mu follows the weights without delay, see
     `MeanTracker`.
 
@@ -74,11 +77,11 @@ class StableAPLoss(ListLoss):
 
     def __init__(
         self,
-        rho: float | str = 0.1,
+        rho: float | str = 1.0,
         *,
         prior: float | Tensor | Prior | None = None,
         outer: str = "list",
-        tau: float = 0.1,
+        tau: float = 0.3,
         eps: float = 0.1,
         a: float = 0.1,
         t: float = 2.0,
@@ -132,7 +135,7 @@ class StableAPLoss(ListLoss):
         """rho of each list, (size,)."""
         if self.prior is None:
             return torch.full_like(rate, self.rho)
-        prior = self.prior(rate, group_ids)
+        prior: Tensor = self.prior(rate, group_ids)
         return (1 - prior) / prior
 
     @torch.no_grad()
