@@ -53,12 +53,10 @@ def demo(
 
     Takes a minute or two and downloads nothing.
     """
-    if not out.parent.is_dir():
-        raise typer.BadParameter(f"the folder {str(out.parent)!r} does not exist", param_hint="--out")
-    if out.is_dir():
-        raise typer.BadParameter(f"{str(out)!r} is a folder; expected the name of a file", param_hint="--out")
     from rankwise.cli.demo import show_demo
+    from rankwise.cli.scores import check_out
 
+    check_out(out)
     show_demo(out, seeds=seeds, quick=quick)
 
 
@@ -125,3 +123,67 @@ def check_data(
         positives=positives, batch_size=batch_size,
     )  # fmt: skip
     raise typer.Exit(code)
+
+
+@app.command()
+def simulate(
+    out: Annotated[Path, typer.Option(help="Where to write the report, an HTML file.")] = Path("simulation.html"),
+    csv: Annotated[
+        Path | None, typer.Option(help="Where to write the numbers, a CSV file.", show_default=False)
+    ] = None,
+    repeats: Annotated[int, typer.Option(min=2, max=100_000, help="Batches for each share of positives.")] = 500,
+    quick: Annotated[bool, typer.Option("--quick", help="30 batches only: to see it work, not to quote.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Of everything random.")] = 0,
+) -> None:
+    """Show on made-up scores how batches misjudge a ranking, and how SOPRC does not.
+
+    Average precision measured on a batch depends on how many positives the batch holds. This draws scores whose average
+    precision is known, then batches with 1 to 20 % positives, and compares what each batch says with the truth. Takes
+    a minute or two.
+    """
+    from rankwise.cli.scores import check_out
+    from rankwise.cli.simulate import show_simulation
+
+    check_out(out)
+    if csv is not None:
+        check_out(csv, "--csv")
+    show_simulation(out, csv, repeats=30 if quick else repeats, seed=seed)
+
+
+@app.command()
+def audit(
+    file: Annotated[Path, typer.Argument(help="Scores and labels: .csv, .tsv, .parquet or .npz.")],
+    question: Annotated[
+        list[str] | None,
+        typer.Option("--ask", help="bias, stability, list-stability or bounds; may be repeated. All by default."),
+    ] = None,
+    score: Annotated[str | None, typer.Option(help="The column of the scores.", show_default="by name")] = None,
+    label: Annotated[str | None, typer.Option(help="The column of labels 0 / 1.", show_default="by name")] = None,
+    query: Annotated[
+        str | None, typer.Option(help="The column that says which list a row is in.", show_default="by name")
+    ] = None,
+    features: Annotated[
+        list[str] | None, typer.Option(help='Columns for list-stability, such as "x*"; may be repeated.')
+    ] = None,
+    positives: Annotated[int, typer.Option(min=1, help="Positives in a batch.")] = 8,
+    negatives: Annotated[int, typer.Option(min=1, help="Negatives in a batch.")] = 56,
+    out: Annotated[Path, typer.Option(help="Where to write the report, an HTML file.")] = Path("audit.html"),
+    quick: Annotated[bool, typer.Option("--quick", help="A first look in seconds, not to quote.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Of everything random.")] = 0,
+) -> None:
+    """Check on your own scores what the losses for average precision (AP) promise.
+
+    bias: does a batch say what all the data would, and which batches and prior to use? stability: how far can one bad
+    example move a loss? list-stability: how far does one example move a trained model? bounds: does a low loss
+    guarantee a high AP?
+    """
+    from rankwise.cli.audit import QUESTIONS, show_audit
+    from rankwise.cli.scores import check_out, read_file
+
+    for asked in question or ():
+        if asked not in QUESTIONS:
+            raise typer.BadParameter(f"unknown question {asked!r}{nearest(asked, QUESTIONS)}", param_hint="--ask")
+    check_out(out)
+    data = read_file(file, score=score, label=label, query=query, features=features or ())
+    batch = {"positives": positives, "negatives": negatives}
+    show_audit(data, file.name, out, questions=question or QUESTIONS, **batch, quick=quick, seed=seed)

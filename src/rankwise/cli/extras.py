@@ -13,7 +13,6 @@ EXTRAS = {
     "lightning_fabric": "train",
     "pydantic": "train",
     "yaml": "train",
-    "polars": "train",
     "jinja2": "report",
     "plotly": "report",
     "sklearn": "sklearn",

@@ -25,6 +25,7 @@ __all__ = [
     "Interactions",
     "MultiLabel",
     "Part",
+    "Scores",
     "SparseRows",
     "Split",
     "Table",
@@ -46,5 +47,7 @@ __all__ = [
     "read_letor_folds",
     "read_letor_split",
     "read_movielens",
+    "read_scores",
     "read_table",
 ]
+from rankwise.data.scores import Scores, read_scores

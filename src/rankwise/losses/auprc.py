@@ -13,7 +13,7 @@ from rankwise.losses.links import Link
 from rankwise.losses.priors import Prior, as_prior
 from rankwise.losses.sides import split_sides
 from rankwise.pairs import pair_sums
-from rankwise.surrogates import OneSidedHuber, OneSidedTanh
+from rankwise.surrogates import OneSidedHuber, OneSidedTanh, Surrogate
 
 __all__ = ["AUPRCLoss"]
 
@@ -76,8 +76,8 @@ class AUPRCLoss(ListLoss):
     ) -> None:
         super().__init__(lists=lists, empty=empty, reduction=reduction)
         self.prior = as_prior(prior)
-        self.precision_surrogate = OneSidedHuber(check_positive("tau", tau))
-        self.recall_surrogate = OneSidedTanh(check_positive("tau_recall", tau_recall))
+        self.precision_surrogate: Surrogate = OneSidedHuber(check_positive("tau", tau))
+        self.recall_surrogate: Surrogate = OneSidedTanh(check_positive("tau_recall", tau_recall))
         check_choice("recall", recall, ("quantiles", "batch"))
         self.tracker = QuantileTracker(quantiles, update_rate) if recall == "quantiles" else None
         self.recall_floor = None if recall_floor is None else check_share("recall_floor", recall_floor)

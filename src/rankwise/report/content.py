@@ -31,7 +31,8 @@ class Figure:
 
     Attributes:
         traces, layout: as Plotly takes them. A colour may be "var(--series-1)" to "var(--series-5)", "var(--ink)" or
-            "var(--muted)": it then follows the reader's light or dark setting.
+            "var(--muted)": it then follows the reader's light or dark setting. Panels of a `grid` of one row stand one
+            below the other on a phone.
         alt: what it shows, for readers who cannot see it.
         caption: how to read it.
         height: in pixels.

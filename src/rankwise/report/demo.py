@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import platform
-from importlib.metadata import PackageNotFoundError, version
-
 from rankwise.report.content import Report, Section, Table
-from rankwise.report.figures import Look, compare_figure, precision_recall_figure, progress_figure
+from rankwise.report.figures import compare_figure, precision_recall_figure, progress_figure
+from rankwise.report.plots import Look
+from rankwise.report.versions import versions
 from rankwise.training import Outcome, Summary, summarise
 from rankwise.training.demo import DemoResult
 
@@ -169,24 +168,8 @@ def _facts(result: DemoResult) -> tuple[tuple[str, str], ...]:
         ("Learning rate", f"each run chose the best of {rates} on its validation images, never on test images"),
         ("Chosen", chosen),
         ("Seeds", ", ".join(map(str, plan.seeds))),
-        ("Versions", _versions()),
+        ("Versions", versions("torch", "lightning-fabric", "scikit-learn")),
     )
-
-
-def _versions() -> str:
-    names = ("rankwise", "torch", "lightning-fabric", "scikit-learn")
-    return ", ".join([f"Python {platform.python_version()}", *(f"{name} {_version(name)}" for name in names)])
-
-
-def _version(name: str) -> str:
-    if name == "rankwise":
-        from rankwise import __version__
-
-        return __version__
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "unknown"
 
 
 def _gap(gap: Summary) -> str:

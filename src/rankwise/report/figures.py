@@ -11,14 +11,11 @@ import numpy as np
 
 from rankwise.report.content import Figure
 from rankwise.report.curves import mean_precision_curve
+from rankwise.report.plots import Look, curve
 from rankwise.training import Outcome, Summary
 
-__all__ = ["Look", "compare_figure", "precision_recall_figure", "progress_figure"]
+__all__ = ["compare_figure", "precision_recall_figure", "progress_figure"]
 
-# (colour, dash): a line is told apart by its dash too, for readers who see no colours.
-Look = tuple[str, str]
-
-SOLID = "solid"
 SHARES = [0, 0.2, 0.4, 0.6, 0.8, 1]
 
 
@@ -57,7 +54,7 @@ def precision_recall_figure(outcomes: Sequence[Outcome], looks: Sequence[Look]) 
     traces = []
     for outcome, look in zip(outcomes, looks, strict=True):
         recall, precision = mean_precision_curve(outcome)
-        traces.append(_line(recall.round(4).tolist(), precision.round(4).tolist(), outcome.contender.name, look))
+        traces.append(curve(recall, precision, outcome.contender.name, look))
     layout = {
         "xaxis": {
             "title": {"text": "recall: share of the eights found so far"},
@@ -87,8 +84,8 @@ def progress_figure(outcomes: Sequence[Outcome], looks: Sequence[Look], metric: 
     traces = []
     for outcome, look in zip(outcomes, looks, strict=True):
         steps = outcome.trials[0].history.steps[1:]
-        curve = np.mean([trial.history.curve(metric)[1:] for trial in outcome.trials], axis=0)
-        traces.append(_line(steps, curve.round(4).tolist(), outcome.contender.name, look))
+        mean = np.mean([trial.history.curve(metric)[1:] for trial in outcome.trials], axis=0)
+        traces.append(curve(steps, mean, outcome.contender.name, look))
     ticks = [tick for tick in (5, 10, 20, 50, 100, 200, 400) if tick <= max(max(trace["x"]) for trace in traces)]
     layout = {
         "xaxis": {
@@ -136,15 +133,3 @@ def _row(values: list[float], summary: Summary, row: int, colour: str) -> list[d
         "hovertemplate": f"mean %{{x:.3f}}<br>95 % interval {summary.low:.3f} to {summary.high:.3f}<extra></extra>",
     }
     return [interval, seeds, mean] if len(values) > 1 else [mean]
-
-
-def _line(x: list[Any], y: list[float], name: str, look: Look) -> dict[str, Any]:
-    colour, dash = look
-    return {
-        "x": x,
-        "y": y,
-        "name": escape(name, quote=False),
-        "mode": "lines",
-        "line": {"color": colour, "dash": dash, "width": 3 if dash == SOLID else 2},
-        "hovertemplate": "%{y:.2f}",
-    }

@@ -12,7 +12,7 @@ from plotly.offline import get_plotlyjs
 from rankwise.files import write_whole
 from rankwise.report.content import Figure, Report
 
-__all__ = ["render_report", "write_report"]
+__all__ = ["render_report", "write_report", "write_text"]
 
 
 def write_report(path: str | os.PathLike[str], report: Report) -> Path:
@@ -25,9 +25,21 @@ def write_report(path: str | os.PathLike[str], report: Report) -> Path:
     Returns:
         The path.
     """
+    return write_text(path, render_report(report))
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> Path:
+    """Write a text file; either the whole file appears or what was there before stays.
+
+    Args:
+        path: of the file. Its folder must exist.
+        text: what to write, in UTF-8.
+
+    Returns:
+        The path.
+    """
     target = Path(path)
-    page = render_report(report)
-    write_whole(target, page.encode())
+    write_whole(target, text.encode())
     return target
 
 

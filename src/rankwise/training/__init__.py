@@ -5,3 +5,33 @@ from rankwise.training.chunks import InChunks
 from rankwise.training.devices import Place, make_fabric
 from rankwise.training.history import History, Run, Step
 from rankwise.training.interrupts import Interrupted
+from rankwise.training.loop import fit
+from rankwise.training.optimisers import adamw, constant, cosine, sgd, steps_down, warmed_up
+from rankwise.training.previous import PreviousWeights
+from rankwise.training.trials import Contender, Outcome, Summary, Trial, compete, summarise
+
+__all__ = [
+    "Checkpoints",
+    "Contender",
+    "History",
+    "InChunks",
+    "Interrupted",
+    "Outcome",
+    "Place",
+    "PreviousWeights",
+    "Run",
+    "Step",
+    "Summary",
+    "Trial",
+    "adamw",
+    "compete",
+    "constant",
+    "cosine",
+    "fit",
+    "make_fabric",
+    "read_checkpoint",
+    "sgd",
+    "steps_down",
+    "summarise",
+    "warmed_up",
+]

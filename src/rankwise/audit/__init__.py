@@ -1,0 +1,31 @@
+"""The theory behind the losses, checked on your own scores.
+
+`bias`: how far values from mini-batches lie from the truth. `stability`: how far one bad example moves a loss.
+`list_stability`: how far one example moves a trained model. `bounds`: what a loss value guarantees. `simulate`: the
+simulation of the SOPRC paper. Each gives a small record whose `sentence` says what it means.
+"""
+
+from rankwise.audit.bias import Bias, Composition, Estimate, bias
+from rankwise.audit.bounds import Bound, Bounds, bounds
+from rankwise.audit.list_stability import Distance, ListStability, list_stability
+from rankwise.audit.simulation import Case, Simulation, simulate
+from rankwise.audit.stability import Change, Stability, stability
+
+__all__ = [
+    "Bias",
+    "Bound",
+    "Bounds",
+    "Case",
+    "Change",
+    "Composition",
+    "Distance",
+    "Estimate",
+    "ListStability",
+    "Simulation",
+    "Stability",
+    "bias",
+    "bounds",
+    "list_stability",
+    "simulate",
+    "stability",
+]

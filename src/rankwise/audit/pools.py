@@ -1,0 +1,105 @@
+"""The positives and negatives of a user's lists, and batches drawn from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rankwise.checks import check_labels
+from rankwise.lists import pack
+from rankwise.metrics import average_precision
+
+__all__ = ["Batches", "Pools", "make_pools"]
+
+
+@dataclass(frozen=True)
+class Batches:
+    """One batch from each of Q lists: `scores`, `labels`, `mask`, all (Q, B)."""
+
+    scores: Tensor
+    labels: Tensor
+    mask: Tensor
+
+
+@dataclass(frozen=True)
+class Pools:
+    """Lists that have both kinds, their items in one row: list after list, of each the positives first.
+
+    Attributes:
+        scores, labels, list_of_item: (N,).
+        counts: (Q, 2) positives and negatives of each list.
+        left_out: lists without a positive or without a negative.
+    """
+
+    scores: Tensor
+    labels: Tensor
+    list_of_item: Tensor
+    counts: Tensor
+    left_out: int
+
+    @property
+    def size(self) -> int:
+        return len(self.counts)
+
+    @property
+    def ids(self) -> Tensor:
+        """(Q,) the numbers of the lists."""
+        return torch.arange(self.size)
+
+    @property
+    def priors(self) -> Tensor:
+        """(Q,) the share of positives in each list."""
+        return self.counts[:, 0].double() / self.counts.sum(1)
+
+    def error(self) -> float:
+        """1 - AP of the data, the mean over lists."""
+        return 1 - float(average_precision(self.scores, self.labels, query_ids=self.list_of_item))
+
+    def draw(self, positives: int, negatives: int, generator: torch.Generator) -> Batches:
+        """A batch from each list, no item twice; a list that has fewer than asked for gives all of them."""
+        segment = 2 * self.list_of_item + (self.labels == 0)
+        order = torch.argsort(segment + torch.rand(len(segment), generator=generator, dtype=torch.float64))
+        counts = self.counts.flatten()
+        starts = (counts.cumsum(0) - counts).view(-1, 2)
+        places, masks = [], []
+        for kind, wanted in enumerate((positives, negatives)):
+            slots = torch.arange(wanted)
+            mask = slots < self.counts[:, kind, None]
+            places.append(order[torch.where(mask, starts[:, kind, None] + slots, 0)])
+            masks.append(mask)
+        place, mask = torch.cat(places, 1), torch.cat(masks, 1)
+        labels = (torch.arange(place.shape[1]) < positives).long().expand_as(place)
+        return Batches(self.scores[place].masked_fill(~mask, 0), labels, mask)
+
+
+def make_pools(scores: object, labels: object, query_ids: object = None) -> Pools:
+    """The lists of a caller; scores become float64.
+
+    Example:
+        >>> pools = make_pools([.1, .9, .4, .3], [0, 1, 1, 0], query_ids=[7, 7, 7, 2])
+        >>> pools.scores, pools.counts, pools.left_out
+        (tensor([0.9000, 0.4000, 0.1000], dtype=torch.float64), tensor([[2, 1]]), 1)
+    """
+    packed = pack(torch.as_tensor(scores, dtype=torch.float64), labels, query_ids=query_ids)
+    parts = []
+    for block in packed.blocks:
+        check_labels(block.labels, "binary", block.mask)
+        lists = block.positions[:, None].expand_as(block.mask)
+        parts.append([t[block.mask] for t in (block.scores.detach(), block.labels.long(), lists)])
+    every_score, every_label, every_list = (torch.cat(column) for column in zip(*parts, strict=True))
+    counts = torch.stack([torch.bincount(every_list[every_label == kind], minlength=packed.size) for kind in (1, 0)], 1)
+    usable = (counts > 0).all(1)
+    if not bool(usable.any()):
+        raise ValueError("labels: expected a list with both a 1 and a 0, got none")
+    chosen = usable[every_list].nonzero().squeeze(1)
+    number = usable.cumsum(0) - 1
+    chosen = chosen[torch.argsort(2 * every_list[chosen] - every_label[chosen], stable=True)]
+    return Pools(
+        every_score[chosen],
+        every_label[chosen],
+        number[every_list[chosen]],
+        counts[usable],
+        int((~usable).sum()),
+    )

@@ -1,0 +1,256 @@
+"""The report of an audit: one section for each question asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rankwise.audit import Bias, Bounds, Composition, ListStability, Stability
+from rankwise.report.content import Figure, Report, Section, Table
+from rankwise.report.plots import Look, curve, log_axis, panel_axes, panel_titles
+from rankwise.report.versions import versions
+
+__all__ = ["Finding", "audit_report", "describe"]
+
+PLAIN: Look = ("var(--series-2)", "dash")
+RECALL_FIXED: Look = ("var(--series-4)", "dot")
+SOPRC: Look = ("var(--series-3)", "solid")
+STABLE: Look = ("var(--series-1)", "dashdot")
+GUIDE: Look = ("var(--muted)", "dot")
+LOOKS = {
+    "plain AP loss": PLAIN,
+    "plain AP loss, recall fixed": RECALL_FIXED,
+    "SOPRC": SOPRC,
+    "stable AP": STABLE,
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one question brought: for the terminal a title, tables and the sentence; for the page a figure too."""
+
+    title: str
+    text: str
+    sentence: str
+    tables: tuple[Table, ...]
+    figure: Figure
+
+
+def audit_report(findings: Sequence[Finding], *, source: str, facts: Sequence[tuple[str, str]]) -> Report:
+    """The findings as a page, ready for `write_report`; `source` says what was audited."""
+    return Report(
+        title=f"rankwise audit: {source}",
+        headline=findings[0].sentence,
+        summary="What theory says of the losses for average precision (AP), checked on this data.",
+        sections=tuple(
+            Section(each.title, f"{each.text} {each.sentence}", (each.figure, *each.tables)) for each in findings
+        ),
+        facts=(*facts, ("Versions", versions("torch"))),
+    )
+
+
+def describe(found: Bias | Stability | ListStability | Bounds) -> Finding:
+    """Words, tables and a figure for a record of `rankwise.audit`."""
+    if isinstance(found, Bias):
+        return _describe_bias(found)
+    if isinstance(found, Stability):
+        return _describe_stability(found)
+    if isinstance(found, ListStability):
+        return _describe_list_stability(found)
+    return _describe_bounds(found)
+
+
+def _describe_bias(found: Bias) -> Finding:
+    estimates = Table(
+        ("loss", "all the data", "batches", "bias", "std"),
+        tuple(
+            (each.name, f"{each.full:.3f}", f"{each.mean:.3f}", f"{each.bias:+.3f}", f"{each.std:.3f}")
+            for each in found.estimates
+        ),
+        caption=f"Each loss on {found.repeats} batches of {found.positives} positives and {found.negatives} negatives, "
+        "against its own value on all the data. 1 - AP of all the data: "
+        f"{found.truth:.4f}; share of positives: {found.prior:.4g}.",
+    )
+    tried = (*found.compositions, *found.larger)
+    mixtures = Table(
+        ("batch", "AP: bias", "error", "SOPRC: bias", "error"),
+        tuple(
+            (
+                _mixture(each),
+                f"{each.plain_bias:+.3f}",
+                f"{each.plain_error:.3f}",
+                f"{each.corrected_bias:+.3f}",
+                f"{each.corrected_error:.3f}",
+            )
+            for each in tried
+        ),
+        caption="batch: positives + negatives. What the AP of a batch and the SOPRC estimate with the true prior say "
+        "of 1 - AP: bias on average, error (root mean square) in a typical batch. What is left of SOPRC's bias comes "
+        "from the few negatives of a batch and falls with their number.",
+        strong=found.compositions.index(found.best),
+    )
+    names = [_mixture(each) for each in tried]
+    positions = np.arange(len(tried))
+    # A little apart, so that their bars do not hide each other.
+    traces = [
+        curve(positions - 0.05, [each.plain_bias for each in tried], "AP of the batch", PLAIN, markers=True),
+        curve(positions + 0.05, [each.corrected_bias for each in tried], "SOPRC, true prior", SOPRC, markers=True),
+    ]
+    plain = [(each.plain_bias, each.plain_error) for each in tried]
+    corrected = [(each.corrected_bias, each.corrected_error) for each in tried]
+    for trace, errors in zip(traces, (plain, corrected), strict=True):
+        spread = [max(error**2 - bias**2, 0) ** 0.5 for bias, error in errors]
+        trace["error_y"] = {"array": spread, "color": trace["line"]["color"], "thickness": 1.2, "width": 4}
+    figure = Figure(
+        tuple(traces),
+        {
+            "xaxis": {
+                "title": {"text": "positives + negatives in a batch"},
+                "tickvals": positions.tolist(),
+                "ticktext": names,
+            },
+            "yaxis": {"title": {"text": "error in 1 - AP"}, "zeroline": True, "zerolinecolor": "var(--muted)"},
+        },
+        alt="Error in 1 - AP of the AP of a batch and of the SOPRC estimate, for several compositions of a batch.",
+        caption="Dots are means over the batches, bars one standard deviation to either side. Zero is right.",
+    )
+    return Finding(
+        "Bias of mini-batches",
+        "Does the value of a loss on a batch say what it would say of all the data?",
+        found.sentence,
+        (estimates, mixtures),
+        figure,
+    )
+
+
+def _describe_stability(found: Stability) -> Finding:
+    sizes = found.changes[0].sizes
+    table = Table(
+        ("loss", *(f"n = {size}" for size in sizes), "slope", "value"),
+        tuple(
+            (each.name, *(f"{change:.4f}" for change in each.worst), f"{each.slope:+.2f}", f"{each.value:.2f}")
+            for each in found.changes
+        ),
+        caption=f"The largest change found when one of n examples is replaced, {found.share:.1%} of them positive. "
+        "slope: of the change against n, both logarithmic; -1 is a change of 1 / n. value: of the loss before, at the "
+        "largest n.",
+    )
+    traces = [curve(sizes, each.worst, each.name, LOOKS[each.name], markers=True) for each in found.changes]
+    guide = max(each.worst[0] for each in found.changes)
+    traces.append(curve(sizes, [guide * sizes[0] / size for size in sizes], "1 / n", GUIDE))
+    figure = Figure(
+        tuple(traces),
+        {"xaxis": log_axis("examples (n)", sizes), "yaxis": _log_values("largest change of the loss")},
+        alt="The largest change of each loss when one example is replaced, against the number of examples.",
+        caption="Both axes are logarithmic: a loss that falls in parallel to the dotted line changes by 1 / n.",
+    )
+    return Finding(
+        "Stability of the losses",
+        "How far can one broken or mislabelled example move the value of a loss?",
+        found.sentence,
+        (table,),
+        figure,
+    )
+
+
+def _describe_list_stability(found: ListStability) -> Finding:
+    sizes = found.distances[0].sizes
+    columns = ("loss", *(f"N = {size}" for size in sizes), "slope", "AP")
+    tables = tuple(
+        Table(
+            columns,
+            tuple(
+                (
+                    each.name,
+                    *(f"{value:.2%}" for value in (each.negatives if kind else each.positives)),
+                    f"{each.slopes[kind]:+.2f}",
+                    f"{each.ap[-1]:.3f}",
+                )
+                for each in found.distances
+            ),
+            caption=f"Mean distance between two models, in percent of the length of their weights, when one {name} of "
+            f"N training examples is replaced. {found.models} pairs of linear models each. AP: of the models trained "
+            "with the largest N, on all the data.",
+        )
+        for kind, name in enumerate(("positive", "negative"))
+    )
+    traces = []
+    for panel, kind in enumerate(("positives", "negatives"), start=1):
+        traces += [
+            curve(
+                sizes,
+                100 * np.array(getattr(each, kind)),
+                each.name,
+                LOOKS[each.name],
+                markers=True,
+                panel=panel,
+                hover="%{y:.2f} %",
+            )
+            for each in found.distances
+        ]
+    layout = panel_axes(
+        2, log_axis("training examples (N)", sizes), {**_log_values("distance, % of the weights"), "matches": "y"}
+    )
+    layout["annotations"] = panel_titles(["a positive replaced", "a negative replaced"])
+    layout["margin"] = {"l": 62, "r": 12, "t": 34, "b": 56}
+    figure = Figure(
+        tuple(traces),
+        layout,
+        alt="Mean distance between models trained with and without one example, against the number of examples.",
+        caption="Both axes are logarithmic; theory promises a fall of about 1 / N. recall fixed: the same loss when no "
+        "gradient flows through the recall, as in SOPRC, which in addition remembers the positives of earlier batches.",
+        height=400,
+    )
+    source = "made-up examples, as the file has no features" if found.synthetic else "the features of the file"
+    return Finding(
+        "Stability of training",
+        f"How far does replacing one training example move the trained model? Linear models, on {source}.",
+        found.sentence,
+        tables,
+        figure,
+    )
+
+
+def _describe_bounds(found: Bounds) -> Finding:
+    table = Table(
+        ("tau", "1 - AP", "AUPRCLoss", "slack", "stable AP bound", "slack", "failures"),
+        tuple(
+            (
+                f"{each.tau:g}",
+                f"{found.truth:.4f}",
+                f"{each.soprc:.4f}",
+                f"{each.soprc - found.truth:.4f}",
+                f"{each.stable:.4f}",
+                f"{each.stable - found.truth:.4f}",
+                str(each.soprc_violations + each.stable_violations),
+            )
+            for each in found.bounds
+        ),
+        caption=f"Means over {found.lists} list{'s' if found.lists > 1 else ''}. tau: the margin of the surrogate. "
+        "slack: how far a bound lies above 1 - AP. A bound of 1 or more says nothing, as 1 - AP never exceeds 1.",
+    )
+    taus = [each.tau for each in found.bounds]
+    figure = Figure(
+        (
+            curve(taus, [each.stable for each in found.bounds], "stable AP, theorem 1", STABLE, markers=True),
+            curve(taus, [each.soprc for each in found.bounds], "AUPRCLoss", SOPRC, markers=True),
+            curve(taus, [found.truth] * len(taus), "1 - AP of the data", ("var(--ink)", "dot")),
+        ),
+        {
+            "xaxis": log_axis("margin tau", taus),
+            "yaxis": {"title": {"text": "1 - AP and its bounds"}, "rangemode": "tozero"},
+        },
+        alt="1 - AP of the data and the two upper bounds of it, against the margin tau.",
+        caption="What a loss says can be trusted as far as it lies close above the dotted line.",
+    )
+    return Finding("Bounds", "Does a low loss guarantee a high AP?", found.sentence, (table,), figure)
+
+
+def _mixture(composition: Composition) -> str:
+    return f"{composition.positives} + {composition.negatives}"
+
+
+def _log_values(title: str) -> dict[str, object]:
+    return {"title": {"text": title}, "type": "log", "dtick": 1, "tickformat": "~g"}
