@@ -83,6 +83,59 @@ def train(
     train(recipe, changes or [], default_folder(recipe) if out is None else out, resume=resume)
 
 
+@app.command()
+def evaluate(
+    what: Annotated[Path, typer.Argument(exists=True, help="A file of scores, or the folder of a run.")],
+    data: Annotated[
+        Path | None, typer.Option(exists=True, help="For a run: other data, in the form it was trained on.")
+    ] = None,
+    metric: Annotated[
+        list[str] | None, typer.Option(help="Such as ap or ndcg@10; may be repeated. See `rankwise list metrics`.")
+    ] = None,
+    score: Annotated[str | None, typer.Option(help="The column of the scores.", show_default="by name")] = None,
+    label: Annotated[str | None, typer.Option(help="The column of the labels.", show_default="by name")] = None,
+    query: Annotated[str | None, typer.Option(help="The column of the lists.", show_default="by name")] = None,
+    group: Annotated[str | None, typer.Option(help="A column to report by.", show_default="by name")] = None,
+    scores_out: Annotated[Path | None, typer.Option(help="For a run: where to write the scores, a CSV file.")] = None,
+) -> None:
+    """Measure how well scores rank: means with intervals, the exact definitions, and what was left out.
+
+    A file of scores has a row per item: its score, its label (0 or 1, or grades), perhaps the query it belongs to.
+    """
+    from rankwise.cli.evaluate import show_evaluation
+    from rankwise.cli.judged import Columns
+    from rankwise.cli.scores import check_out
+
+    if scores_out is not None:
+        check_out(scores_out, "--scores-out")
+    show_evaluation(what, data, metric or (), Columns(score, label, query, group), scores_out)
+
+
+@app.command()
+def compare(
+    paths: Annotated[
+        list[Path], typer.Argument(exists=True, help="Two or more files of scores or folders of runs, same test data.")
+    ],
+    metric: Annotated[
+        list[str] | None, typer.Option(help="Such as ap or ndcg@10; may be repeated. See `rankwise list metrics`.")
+    ] = None,
+    score: Annotated[str | None, typer.Option(help="The column of the scores.", show_default="by name")] = None,
+    label: Annotated[str | None, typer.Option(help="The column of the labels.", show_default="by name")] = None,
+    query: Annotated[str | None, typer.Option(help="The column of the lists.", show_default="by name")] = None,
+    group: Annotated[str | None, typer.Option(help="A column to compare by.", show_default="by name")] = None,
+) -> None:
+    """Is one model better than another, or was it luck? Differences to the first, with intervals and a paired test.
+
+    With many queries their differences are tested; with a single list its items are drawn again and again.
+    """
+    if len(paths) < 2:
+        raise typer.BadParameter("expected two or more", param_hint="PATHS")
+    from rankwise.cli.compare import show_comparison
+    from rankwise.cli.judged import Columns
+
+    show_comparison(paths, metric or (), Columns(score, label, query, group))
+
+
 @app.command("list")
 def list_(
     kind: Annotated[

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rankwise.metrics.ap import average_precision
 from rankwise.metrics.auc import auroc, partial_auroc
 from rankwise.metrics.compare import Comparison, compare
+from rankwise.metrics.compare_items import compare_items
 from rankwise.metrics.evaluate import Evaluation, evaluate
 from rankwise.metrics.first import hit_rate, reciprocal_rank
 from rankwise.metrics.metric import Metric
@@ -53,6 +54,7 @@ __all__ = [
     "auroc",
     "average_precision",
     "compare",
+    "compare_items",
     "create_metric",
     "evaluate",
     "evaluate_retrieval",

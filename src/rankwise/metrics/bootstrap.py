@@ -17,7 +17,7 @@ from rankwise.metrics.metric import Metric
 from rankwise.positives import Positives
 from rankwise.ranks import rank
 
-__all__ = ["interval", "item_replicates", "list_replicates"]
+__all__ = ["draw_items", "interval", "item_replicates", "list_replicates"]
 
 # Beyond this many random numbers the number of replicates is cut, down to the fewest an interval can be read from.
 _DRAWS = 20_000_000
@@ -74,6 +74,12 @@ def item_replicates(
                 parts[metric.name].append(metric.per_list(again))
         result.update({name: torch.cat(values) for name, values in parts.items()})
     return result
+
+
+def draw_items(size: int, replicates: int, random: np.random.Generator) -> Iterator[Tensor]:
+    """How often each of `size` items is drawn, (R, size) at a time until there are enough replicates."""
+    for rows in _chunks(replicates, size):
+        yield _poisson_ones(rows, size, random)
 
 
 def interval(replicates: Tensor, confidence: float) -> tuple[float, float]:

@@ -33,6 +33,7 @@ class Comparison:
         p_value: two-sided, of the paired permutation test; exact: whether all permutations were tried.
         pairs: number of queries on which both have a value.
         wins, ties, losses: on how many of them a is better, equal, worse.
+        test: what the p value comes from.
     """
 
     metric: str
@@ -47,14 +48,15 @@ class Comparison:
     wins: int
     ties: int
     losses: int
+    test: str = "paired permutation test"
 
     def __str__(self) -> str:
         low, high = self.interval
-        test = "exact" if self.exact else "sampled"
+        sampled = "exact" if self.exact else "sampled"
         return (
             f"{self.metric or 'values'}: {self.mean_a:.4f} against {self.mean_b:.4f}, "
             f"difference {self.difference:+.4f} ({self.confidence:.0%} interval {low:+.4f} to {high:+.4f})\n"
-            f"p = {self.p_value:.4g} ({test} paired permutation test, two-sided), {self.pairs} pairs: "
+            f"p = {self.p_value:.4g} ({sampled} {self.test}, two-sided), {self.pairs} pairs: "
             f"{self.wins} better, {self.ties} equal, {self.losses} worse"
         )
 

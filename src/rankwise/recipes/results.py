@@ -15,7 +15,7 @@ from rankwise.files import write_whole
 from rankwise.metrics import Evaluation
 from rankwise.training import History
 
-__all__ = ["QUERIES", "RESULT", "SCORES", "write_results"]
+__all__ = ["QUERIES", "RESULT", "SCORES", "read_queries", "write_results", "write_scores"]
 
 RESULT, QUERIES, SCORES = "test.json", "test-queries.csv", "test-scores.csv"
 
@@ -24,7 +24,7 @@ def write_results(folder: Path, test: Evaluation, history: History, scores: tupl
     """Means and intervals, values per query, and scores per item if there are any."""
     write_whole(folder / QUERIES, _table(("query", *test.per_query), _queries(test)))
     if scores is not None:
-        write_whole(folder / SCORES, _scores(*scores))
+        write_scores(folder / SCORES, *scores)
     summary: dict[str, Any] = {
         **test.to_dict(),
         "best_step": history.best_step,
@@ -34,6 +34,22 @@ def write_results(folder: Path, test: Evaluation, history: History, scores: tupl
     }
     # Last: a run is over when this file is there.
     write_whole(folder / RESULT, json.dumps(summary, indent=2).encode())
+
+
+def write_scores(path: Path, scores: Tensor, part: Part) -> None:
+    """One row per item: its score, its label, and the list it belongs to if there are lists."""
+    write_whole(path, _scores(scores, part))
+
+
+def read_queries(folder: Path) -> dict[str, list[Any]]:
+    """The columns of the values per query of a finished run."""
+    path = folder / QUERIES
+    if not path.is_file():
+        raise ValueError(f"{folder}: expected the folder of a finished run, found no {QUERIES} in it")
+    with open(path, newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    names = list(rows[0]) if rows else ["query"]
+    return {name: [row[name] if name == "query" else float(row[name]) for row in rows] for name in names}
 
 
 def _queries(test: Evaluation) -> list[tuple[Any, ...]]:

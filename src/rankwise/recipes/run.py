@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-import torch
 from lightning_fabric import Fabric
+from torch import Tensor, nn
 
+from rankwise.data import Part
 from rankwise.files import write_whole
 from rankwise.metrics import Evaluation
 from rankwise.recipes.load import dump_recipe, make_recipe
 from rankwise.recipes.record import changed_files, fingerprints, read_record, write_record
 from rankwise.recipes.results import write_results
 from rankwise.recipes.schema import Recipe
-from rankwise.tasks import Task
+from rankwise.tasks import ScoringTask, Task
 from rankwise.training import Checkpoints, Run, Step, fit, make_fabric, read_checkpoint
 from rankwise.training.logs import CSVLog, Log, TensorBoardLog
 
-__all__ = ["Finished", "RunFolder", "Watcher", "load_run", "run_recipe"]
+__all__ = ["Finished", "RunFolder", "Watcher", "open_run", "run_recipe"]
 
 
 @dataclass(frozen=True)
@@ -157,14 +157,14 @@ def _run(
         checkpoints=checkpoints,
         save_every=recipe.checkpoints.every,
         start=start,
-        notes={"recipe": json.dumps(recipe.model_dump(mode="json")), "seed": seed},
+        notes={"features": task.features},
         on_step=on_step,
         on_evaluation=on_evaluation,
     )
     test = task.judge(run.model, "test", bootstrap=1000)
-    scores = task.predict(run.model, "test") if hasattr(task, "predict") else None
+    scores = _score(task, run.model)
     if fabric.is_global_zero:
-        write_results(folder.path, test, run.history, None if scores is None else (scores, task.data.test))  # type: ignore[attr-defined]
+        write_results(folder.path, test, run.history, scores)
     fabric.barrier()
     return Finished(folder.path, seed, run, test)
 
@@ -199,13 +199,47 @@ def _open_logs(recipe: Recipe, folder: RunFolder, losses: list[float] | None) ->
     return logs
 
 
-def load_run(folder: Path) -> tuple[Recipe, int, dict[str, torch.Tensor]]:
-    """The recipe, seed and best weights of a run."""
+@dataclass(frozen=True)
+class OpenRun:
+    """A trained run, ready to be used: its recipe, its task on the data in question, and the best weights."""
+
+    recipe: Recipe
+    task: Task
+    model: nn.Module
+
+    def scores(self) -> tuple[Tensor, Part] | None:
+        """The scores of the test part and the part, if the task scores items."""
+        return _score(self.task, self.model)
+
+
+def open_run(folder: Path, data: Path | None = None, metrics: Sequence[str] = ()) -> OpenRun:
+    """Open a run.
+
+    Args:
+        folder: of the run.
+        data: a file to be judged on instead of the test part; the training data are not needed then.
+        metrics: instead of the recipe's.
+    """
     where = RunFolder(folder)
     if not where.exists:
         raise ValueError(f"{folder}: expected the folder of a run, found no {where.record.name} in it")
-    record = read_record(where.record)
     best = where.checkpoints().best
     if not best.is_file():
         raise ValueError(f"{folder}: the run has no best checkpoint yet; go on with rankwise train ... --resume")
-    return make_recipe(record["recipe"]), int(record["seed"]), read_checkpoint(best)["model"]
+    record, state = read_record(where.record), read_checkpoint(best)
+    changes = [f"metrics=[{', '.join(metrics)}]"] if metrics else []
+    recipe = make_recipe(record["recipe"], changes)
+    if data is not None:
+        recipe = recipe.for_scoring(data, state["notes"]["features"])
+    task = recipe.build_task(int(record["seed"]))
+    model = task.build_model()
+    try:
+        model.load_state_dict(state["model"])
+    except RuntimeError as problem:
+        said = " ".join(str(problem).split())
+        raise ValueError(f"{data or folder}: the data do not fit the model of {folder} ({said})") from None
+    return OpenRun(recipe, task, model)
+
+
+def _score(task: Task, model: nn.Module) -> tuple[Tensor, Part] | None:
+    return (task.predict(model, "test"), task.data.test) if isinstance(task, ScoringTask) else None

@@ -2,6 +2,6 @@
 
 from rankwise.tasks.retrieval import RetrievalTask
 from rankwise.tasks.tabular import TabularTask
-from rankwise.tasks.task import Task
+from rankwise.tasks.task import ScoringTask, Task
 
-__all__ = ["RetrievalTask", "TabularTask", "Task"]
+__all__ = ["RetrievalTask", "ScoringTask", "TabularTask", "Task"]

@@ -57,6 +57,10 @@ class RetrievalTask:
     metrics: Sequence[str] = ("map", "recall@1")
 
     @property
+    def features(self) -> int:
+        return self.data.train.features.shape[1]
+
+    @property
     def metric(self) -> str:
         return self.metrics[0]
 

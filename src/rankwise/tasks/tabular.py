@@ -51,6 +51,10 @@ class TabularTask:
     metrics: Sequence[str] = ("ap",)
 
     @property
+    def features(self) -> int:
+        return self.data.train.features.shape[1]
+
+    @property
     def metric(self) -> str:
         return self.metrics[0]
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from rankwise.data import Batch
+from rankwise.data import Batch, Split
 from rankwise.metrics import Evaluation
 
-__all__ = ["Task"]
+__all__ = ["ScoringTask", "Task"]
 
 
 class Task(Protocol):
@@ -19,6 +19,10 @@ class Task(Protocol):
     It holds no weights and no random state: a loop asks it for a fresh model and loss, so the same task can be trained
     again, with another seed or another learning rate, and nothing leaks from one run to the next.
     """
+
+    @property
+    def features(self) -> int:
+        """How many numbers a row has."""
 
     @property
     def metric(self) -> str:
@@ -41,3 +45,15 @@ class Task(Protocol):
 
     def judge(self, model: nn.Module, part: str, *, bootstrap: int = 0) -> Evaluation:
         """The same with per-query values, and intervals if `bootstrap` (a number of replicates) is given."""
+
+
+@runtime_checkable
+class ScoringTask(Protocol):
+    """A task whose model gives every item a score."""
+
+    @property
+    def data(self) -> Split:
+        """The three parts."""
+
+    def predict(self, model: nn.Module, part: str) -> Tensor:
+        """Scores (N,) of the rows of a part."""

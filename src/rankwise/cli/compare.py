@@ -1,0 +1,83 @@
+"""`rankwise compare`: two or more runs or files of scores on the same items."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from rankwise.cli.console import print_paragraph, print_table
+from rankwise.cli.judged import Columns, by_group, default_metrics, judge, open_scores, same_items
+from rankwise.data import Scores
+from rankwise.metrics import Comparison, compare, compare_items
+
+__all__ = ["show_comparison"]
+
+
+def show_comparison(paths: Sequence[Path], metrics: Sequence[str], columns: Columns) -> None:
+    """Print how the others compare with the first."""
+    if all(path.is_dir() for path in paths) and not all(_has_scores(path) for path in paths):
+        _compare_queries(paths, metrics)
+        return
+    first, *others = (open_scores(path, columns) for path in paths)
+    others = [same_items(first, other, str(path)) for other, path in zip(others, paths[1:], strict=True)]
+    names = list(metrics) or default_metrics(first)[:1]
+    for name in names:
+        _show(name, paths, [_compare(first, other, name) for other in others])
+    for group, _ in by_group(first):
+        assert first.group_ids is not None
+        parts = [dict(by_group(_with_groups(each, first)))[group] for each in (first, *others)]
+        for name in names:
+            _show(f"{name}, group {group}", paths, [_compare(parts[0], part, name) for part in parts[1:]])
+
+
+def _compare(first: Scores, other: Scores, metric: str) -> Comparison:
+    if first.query_ids is None or len(first.query_ids.unique()) == 1:
+        return compare_items(other.scores, first.scores, first.labels, metric)
+    found = [judge(each, [metric], bootstrap=0) for each in (other, first)]
+    return compare(*found)
+
+
+def _compare_queries(paths: Sequence[Path], metrics: Sequence[str]) -> None:
+    """Runs that have values per query only, such as retrieval."""
+    from rankwise.recipes.results import read_queries
+
+    tables = [read_queries(path) for path in paths]
+    queries = [table["query"] for table in tables]
+    for path, each in zip(paths[1:], queries[1:], strict=True):
+        if each != queries[0]:
+            raise ValueError(f"{path}: expected the queries of {paths[0]}, got others")
+    shared = [name for name in tables[0] if name != "query" and all(name in table for table in tables)]
+    for name in metrics or shared[:1]:
+        if name not in shared:
+            raise ValueError(f"metric: expected one that all runs have ({', '.join(shared)}), got {name!r}")
+        values = [torch.tensor(table[name], dtype=torch.float64) for table in tables]
+        _show(name, paths, [compare(other, values[0], metric=name) for other in values[1:]])
+
+
+def _show(title: str, paths: Sequence[Path], found: Sequence[Comparison]) -> None:
+    rows = [(str(paths[0]), f"{found[0].mean_b:.4f}", "", "", "", "")]
+    for path, each in zip(paths[1:], found, strict=True):
+        low, high = each.interval
+        counts = f"{each.wins} / {each.ties} / {each.losses}" if each.pairs > 1 else "-"
+        bounds = f"{low:+.4f} to {high:+.4f}"
+        rows.append((str(path), f"{each.mean_a:.4f}", f"{each.difference:+.4f}", bounds, f"{each.p_value:.3g}", counts))
+    columns = ("", "mean", "difference", "95 % interval", "p", "better / equal / worse")
+    print_table(title, columns, rows, numbers=True)
+    print_paragraph(f"Differences to the first; p: two-sided, {found[0].test}.")
+    if len(found) > 1:
+        print_paragraph(
+            "Several comparisons at once: some look significant by chance; divide .05 by their number."
+        )
+
+
+def _has_scores(path: Path) -> bool:
+    from rankwise.recipes.results import SCORES
+
+    return (path / SCORES).is_file()
+
+
+def _with_groups(scores: Scores, first: Scores) -> Scores:
+    return replace(scores, group_ids=first.group_ids, group_names=first.group_names)

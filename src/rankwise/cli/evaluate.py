@@ -1,0 +1,71 @@
+"""`rankwise evaluate`: metrics of a file of scores, or of a trained run on its test part or on other data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rankwise.cli.console import print_paragraph, print_table
+from rankwise.cli.extras import require
+from rankwise.cli.judged import Columns, by_group, default_metrics, judge, open_scores
+from rankwise.data import Scores
+from rankwise.metrics import Evaluation
+
+__all__ = ["show_evaluation"]
+
+
+def show_evaluation(
+    what: Path, data: Path | None, metrics: Sequence[str], columns: Columns, scores_out: Path | None
+) -> None:
+    """Print the metrics of `what`."""
+    if what.is_dir():
+        _show_run(what, data, metrics, scores_out)
+        return
+    if data is not None or scores_out is not None:
+        raise ValueError(f"{what}: expected the folder of a run with --data or --scores-out, got a file")
+    scores = open_scores(what, columns)
+    _show_scores(str(what), scores, metrics)
+
+
+def _show_run(folder: Path, data: Path | None, metrics: Sequence[str], scores_out: Path | None) -> None:
+    require("evaluating a run", ("lightning_fabric", "pydantic", "yaml"), extra="train")
+    from rankwise.recipes.results import write_scores
+    from rankwise.recipes.run import open_run
+
+    run = open_run(folder, data, metrics)
+    title = f"{folder} on {data}" if data is not None else f"{folder}, test part"
+    _show(title, run.task.judge(run.model, "test", bootstrap=1000))
+    if scores_out is not None:
+        scores = run.scores()
+        if scores is None:
+            raise ValueError(f"{folder}: expected a task that scores items for --scores-out, got {run.recipe.task}")
+        write_scores(scores_out, *scores)
+        print_paragraph(f"Scores: {scores_out}")
+
+
+def _show_scores(title: str, scores: Scores, metrics: Sequence[str]) -> None:
+    names = list(metrics) or default_metrics(scores)
+    _show(title, judge(scores, names))
+    groups = [(name, judge(rows, names, bootstrap=0)) for name, rows in by_group(scores)]
+    if groups:
+        rows = [
+            (name, f"{len(found.query_ids)}", *(f"{found.means[metric]:.4f}" for metric in found.means))
+            for name, found in groups
+        ]
+        print_table("By group", ("group", "lists", *groups[0][1].means), rows, numbers=True)
+
+
+def _show(title: str, found: Evaluation) -> None:
+    rows = [
+        (name, f"{mean:.4f}", _interval(found.intervals.get(name)), f"{len(found.query_ids)}", f"{found.skipped[name]}")
+        for name, mean in found.means.items()
+    ]
+    print_table(title, ("metric", "mean", "95 % interval", "lists", "left out"), rows, numbers=True)
+    for name, definition in found.definitions.items():
+        print_paragraph(f"{name}: {definition}")
+    if found.tied:
+        print_paragraph(f"Tied scores in {found.tied:.1%} of the lists.")
+
+
+def _interval(bounds: tuple[float, float] | None) -> str:
+    return "-" if bounds is None else f"{bounds[0]:.4f} to {bounds[1]:.4f}"
