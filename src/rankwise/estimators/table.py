@@ -170,7 +170,8 @@ def _with_room(space: Tensor, used: int, room: int) -> Tensor:
 def _distinct(ids: Tensor) -> Tensor:
     """The different rows of (Q, columns), in rising order."""
     if ids.shape[1] == 1:
-        return ids[:, 0].unique()[:, None]
+        values: Tensor = ids[:, 0].unique()
+        return values[:, None]
     for column in range(ids.shape[1] - 1, -1, -1):
         ids = ids[torch.argsort(ids[:, column], stable=True)]
     differs = (ids[1:] != ids[:-1]).any(1)
