@@ -13,13 +13,16 @@ from rankwise.estimators.table import IdTable
 __all__ = ["Threshold", "ThresholdTracker"]
 
 _MOST_STEPS = 60
+# So many tau below the threshold an item is out of it, in any precision.
+_REACH = 40.0
 
 
 class Threshold(NamedTuple):
-    """Of Q lists: value (Q,) the threshold; pull (Q, L): how far it moves with the score of each item."""
+    """Of Q lists, (Q,) each: the threshold, its curvature, and the threshold that this was observed at."""
 
     value: Tensor
-    pull: Tensor
+    curvature: Tensor
+    observed_at: Tensor
 
 
 class ThresholdTracker(nn.Module):
@@ -80,56 +83,72 @@ class ThresholdTracker(nn.Module):
         mean = (scores * share).sum(1) / share.sum(1).clamp_min(torch.finfo(scores.dtype).tiny)
         if group_ids is None:
             value = self._minimum(scores, share, level, mean)
-            _, curvature, pull = self._derivatives(scores, share, level, mean, value)
-            return Threshold(value, pull / curvature[:, None])
+            return Threshold(value, self._derivatives(scores, share, level, mean, value)[1], value)
         remembered, known = self.table.read(group_ids)
-        value, curvature = remembered.to(scores.dtype).unbind(1)
+        before, curvature = remembered.to(scores.dtype).unbind(1)
         if not bool(known.all()):
-            start = _start(scores[~known], share[~known], level[~known])
-            value = value.index_put((~known,), start)
-        slope, here, pull = self._derivatives(scores, share, level, mean, value)
-        value = torch.where(known, value - self.step_size * slope, value)
+            best, top_share = _best(scores[~known], share[~known], scores.shape[1])
+            before = before.index_put((~known,), _start(best, top_share, level[~known]))
+        slope, here = self._derivatives(scores, share, level, mean, before)
+        value = torch.where(known, before - self.step_size * slope, before)
         curvature = torch.where(known, curvature.lerp(here, self.update_rate), here)
         if self.training:
-            value, curvature = self.table.update(group_ids, torch.stack([value, curvature], 1), 1.0).unbind(1)
-            value, curvature = value.to(scores.dtype), curvature.to(scores.dtype)
-        return Threshold(value, pull / curvature[:, None])
+            now = self.table.update(group_ids, torch.stack([value, curvature], 1), 1.0).to(scores.dtype)
+            value, curvature = now.unbind(1)
+        return Threshold(value, curvature, before)
+
+    @torch.no_grad()
+    def pull(self, scores: Tensor, share: Tensor, threshold: Threshold) -> Tensor:
+        """How far the threshold moves with the score of each item, (Q, L): minus the mixed derivative / curvature."""
+        above = torch.sigmoid((scores.detach() - threshold.observed_at[:, None]) / self.tau)
+        return share * ((1 - above) * above / self.tau + self.tau_norm) / threshold.curvature[:, None]
 
     def _derivatives(
         self, scores: Tensor, share: Tensor, level: Tensor, mean: Tensor, value: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """First and second derivative in the threshold (Q,), and minus the mixed one with each score (Q, L)."""
-        above = torch.sigmoid((scores - value[:, None]) / self.tau)
+    ) -> tuple[Tensor, Tensor]:
+        """First and second derivative in the threshold, (Q,) each."""
+        above = (scores - value[:, None]).mul_(1 / self.tau).sigmoid_()
         weighted = above * share
         slope = level + self.tau_norm * (value - mean) - weighted.sum(1)
-        pull = (1 - above).mul_(weighted).div_(self.tau).add_(share, alpha=self.tau_norm)
-        return slope, pull.sum(1).clamp_min(self.tau_norm), pull
+        return slope, (above.neg_().add_(1).mul_(weighted)).sum(1) / self.tau + self.tau_norm
 
     def _minimum(self, scores: Tensor, share: Tensor, level: Tensor, mean: Tensor) -> Tensor:
+        """The best items decide, unless many crowd around the threshold: those far below it count for nothing."""
+        width = min(scores.shape[1], 2 * self.k + 32)
+        best, top_share = _best(scores, share, width)
+        value = self._newton(best, top_share, level, mean)
+        if width == scores.shape[1] or bool((value - best[:, -1] > _REACH * self.tau).all()):
+            return value
+        return self._newton(*_best(scores, share, scores.shape[1]), level, mean)
+
+    def _newton(self, best: Tensor, share: Tensor, level: Tensor, mean: Tensor) -> Tensor:
         """Newton's method between bounds that close in; where a step would leave them, the middle is taken."""
-        present = share > 0
-        reach = 40 * self.tau
-        low = scores.masked_fill(~present, torch.inf).amin(1).nan_to_num(posinf=0.0) - reach
-        high = scores.masked_fill(~present, -torch.inf).amax(1).nan_to_num(neginf=0.0) + reach
-        value = _start(scores, share, level)
+        value = _start(best, share, level)
+        lowest = torch.where(share > 0, best, torch.inf).amin(1).nan_to_num(posinf=0.0)
+        low, high = lowest - _REACH * self.tau, best[:, 0].nan_to_num(neginf=0.0) + _REACH * self.tau
+        epsilon = torch.finfo(value.dtype).eps
         for _ in range(_MOST_STEPS):
-            slope, curvature, _ = self._derivatives(scores, share, level, mean, value)
+            slope, curvature = self._derivatives(best, share, level, mean, value)
             low, high = torch.where(slope < 0, value, low), torch.where(slope < 0, high, value)
-            step = slope / curvature
-            following = value - step
-            inside = (following >= low) & (following <= high)
-            following = torch.where(inside, following, low / 2 + high / 2)
-            settled = (following - value).abs() <= 4 * torch.finfo(value.dtype).eps * (value.abs() + self.tau)
+            following = value - slope / curvature
+            following = torch.where((following >= low) & (following <= high), following, low / 2 + high / 2)
+            # What a step of this size leaves is its square; smaller ones are rounding.
+            small = max(1e-5, 16 * self.k * epsilon) * self.tau + 4 * epsilon * value.abs()
+            settled = bool(((following - value).abs() <= small).all())
             value = following
-            if bool(settled.all()):
+            if settled:
                 break
         return value
 
 
-def _start(scores: Tensor, share: Tensor, level: Tensor) -> Tensor:
-    """The first score, from the best down, at which the items reach the level; the lowest where they never do."""
-    present = share > 0
-    ordered, order = scores.masked_fill(~present, -torch.inf).sort(1, descending=True)
-    reached = share.gather(1, order).cumsum(1)
-    place = torch.minimum((reached < level[:, None]).sum(1), present.sum(1) - 1).clamp_min(0)
-    return ordered.gather(1, place[:, None])[:, 0].nan_to_num(neginf=0.0)
+def _best(scores: Tensor, share: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    """The best scores of each list, best first, and their shares; minus infinity where there is no item."""
+    best, order = scores.masked_fill(share <= 0, -torch.inf).topk(width, 1)
+    return best, share.gather(1, order)
+
+
+def _start(best: Tensor, share: Tensor, level: Tensor) -> Tensor:
+    """The first of the scores, best first, at which the items reach the level; the last where they never do."""
+    place = (share.cumsum(1) < level[:, None]).sum(1)
+    place = torch.minimum(place, (share > 0).sum(1) - 1).clamp_min(0)
+    return best.gather(1, place[:, None])[:, 0].nan_to_num(neginf=0.0)

@@ -52,7 +52,7 @@ class CompositionalLoss(ListLoss):
         if statistics is not None and not isinstance(statistics, ListStatistics):
             raise TypeError(f"statistics: expected ListStatistics or None, got {type(statistics).__name__}")
         self.gain, self.k = gain, k
-        self._gains = gain_function(gain)
+        self._gain = gain_function(gain)
         self.self_weight = check_choice("self_weight", self_weight, SELF_WEIGHTS)
         averages = PairAverages(update_rate, space)
         self.totals = None if statistics is None else ListTotals(statistics, gain, k)
@@ -84,10 +84,13 @@ class CompositionalLoss(ListLoss):
         return packed.join(values), packed.join([sample.valid for sample in samples])
 
     def _sample(self, lists: Lists, totals: Totals | None) -> Sample:
-        gains = self._gains(lists.labels).masked_fill(~lists.mask, 0)
+        # With a gain known by a word all grades above 0 gain, and no others.
+        chosen = lists.labels > 0 if isinstance(self.gain, str) else self._gain(lists.labels) > 0
+        chosen = chosen & lists.mask
         if totals is None:
-            return whole_lists(lists, gains, self.k)
-        return sample_of_lists(lists, gains, Totals(*(t[lists.positions] for t in totals)), self.self_weight)
+            return whole_lists(lists, chosen, self._gain, self.k)
+        of_lists = Totals(*(t[lists.positions] for t in totals))
+        return sample_of_lists(lists, chosen, self._gain, of_lists, self.self_weight)
 
     def _averaged(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -43,35 +44,41 @@ class Sample:
     valid: Tensor
 
 
-def whole_lists(lists: Lists, gains: Tensor, k: int | None) -> Sample:
-    """When the batch holds every item of its lists; item weights are scaled to a mean of 1 in each list."""
-    size = lists.mask.sum(1)
+def whole_lists(lists: Lists, chosen: Tensor, gain: Callable[[Tensor], Tensor], k: int | None) -> Sample:
+    """When the batch holds every item of its lists; item weights are scaled to a mean of 1 in each list.
+
+    Args:
+        lists: the lists; chosen: (Q, L) which of their items are relevant.
+        gain: of grades; k: cutoff of the ideal DCG.
+    """
     weights = None if lists.weights is None else _mean_one(lists.weights.to(lists.scores.dtype), lists.mask)
-    ideal = ideal_dcg(gains, weights=weights, k=k)
-    places, mask = compact(gains > 0)
-    own = gains.gather(1, places) * mask
-    if weights is not None:
-        own = own * weights.gather(1, places)
-    return _sample(lists, gains, places, mask, own, weights, None, Totals(size, mask.sum(1), ideal))
+    places, mask = compact(chosen)
+    own = gain(lists.labels.gather(1, places)) * mask
+    own_weights = None if weights is None else weights.gather(1, places) * mask
+    totals = Totals(lists.mask.sum(1), mask.sum(1), ideal_dcg(own, weights=own_weights, k=k))
+    valid = _something_to_rank(own, mask, totals.size)
+    counted = own if own_weights is None else own * own_weights
+    return _sample(lists.scores.dtype, places, mask, counted, weights, None, totals, valid)
 
 
-def sample_of_lists(lists: Lists, gains: Tensor, totals: Totals, self_weight: str) -> Sample:
+def sample_of_lists(
+    lists: Lists, chosen: Tensor, gain: Callable[[Tensor], Tensor], totals: Totals, self_weight: str
+) -> Sample:
     """When the batch holds some relevant and some irrelevant items of lists with these totals."""
     dtype = lists.scores.dtype
-    chosen = gains > 0
-    others = lists.mask ^ chosen
-    _check_counts(chosen, others, totals)
     places, mask = compact(chosen)
-    if lists.weights is None:
-        weights = lists.mask.to(dtype)
-    else:
-        given = lists.weights.to(dtype)
-        weights = torch.where(chosen, _mean_one(given, chosen), _mean_one(given, others))
-    relevant, irrelevant = (kind.sum(1).to(dtype) for kind in (chosen, others))
+    counts = mask.sum(1), lists.mask.sum(1)
+    _check_counts(counts[0], counts[1] - counts[0], totals)
+    relevant, drawn = (count.to(dtype) for count in counts)
+    irrelevant = drawn - relevant
     size, all_relevant = totals.size.to(dtype), totals.relevant.to(dtype)
-    drawn = relevant + irrelevant
+    weights = lists.mask.to(dtype)
+    if lists.weights is not None:
+        given = lists.weights.to(dtype)
+        weights = torch.where(chosen, _mean_one(given, chosen), _mean_one(given, lists.mask ^ chosen))
+    itself: Tensor | None = None
     if self_weight == "naive":
-        stands_for, itself = weights * (size / drawn.clamp_min(1))[:, None], None
+        stands_for = weights * (size / drawn.clamp_min(1))[:, None]
     else:
         own = torch.ones_like(size) if self_weight == "exact" else size / drawn.clamp_min(1)
         # All but the item itself, split as the whole list is; a kind of which nothing else was drawn cannot speak.
@@ -81,28 +88,32 @@ def sample_of_lists(lists: Lists, gains: Tensor, totals: Totals, self_weight: st
         of_irrelevant = (size - own) * (1 - share) / irrelevant.clamp_min(1)
         stands_for = weights * torch.where(chosen, of_relevant[:, None], of_irrelevant[:, None])
         itself = own[:, None] - stands_for.gather(1, places)
-    own_gains = gains.gather(1, places) * mask * weights.gather(1, places)
-    own_gains = own_gains * (all_relevant / relevant.clamp_min(1))[:, None]
-    return _sample(lists, gains, places, mask, own_gains, stands_for, itself, totals)
+    own_gains = gain(lists.labels.gather(1, places)) * mask
+    valid = _something_to_rank(own_gains, mask, counts[1])
+    counted = own_gains * weights.gather(1, places) * (all_relevant / relevant.clamp_min(1))[:, None]
+    return _sample(dtype, places, mask, counted, stands_for, itself, totals, valid)
 
 
 def _sample(
-    lists: Lists,
-    gains: Tensor,
+    dtype: torch.dtype,
     places: Tensor,
     mask: Tensor,
-    own: Tensor,
+    gains: Tensor,
     stands_for: Tensor | None,
     itself: Tensor | None,
     totals: Totals,
+    valid: Tensor,
 ) -> Sample:
-    dtype = lists.scores.dtype
-    highest = gains.amax(1) if gains.shape[1] else gains.new_zeros(len(gains))
-    differ = ((gains != highest[:, None]) & lists.mask).any(1)
     ideal = totals.ideal.clamp_min(torch.finfo(dtype).tiny).to(dtype)
-    return Sample(
-        places, mask, own.to(dtype), stands_for, itself, totals.size, ideal, differ & mask.any(1) & (totals.ideal > 0)
-    )
+    return Sample(places, mask, gains.to(dtype), stands_for, itself, totals.size, ideal, valid & (totals.ideal > 0))
+
+
+def _something_to_rank(gains: Tensor, mask: Tensor, size: Tensor) -> Tensor:
+    """(Q,) lists of a relevant item and another that gains less, from the gains (Q, A) of the relevant ones."""
+    if not mask.shape[1]:
+        return torch.zeros_like(size, dtype=torch.bool)
+    differ = (gains < gains.amax(1, keepdim=True)) & mask
+    return mask[:, 0] & (differ.any(1) | (mask.sum(1) < size))
 
 
 def _mean_one(weights: Tensor, mask: Tensor) -> Tensor:
@@ -112,10 +123,10 @@ def _mean_one(weights: Tensor, mask: Tensor) -> Tensor:
     return weights / mean.clamp_min(torch.finfo(weights.dtype).tiny)
 
 
-def _check_counts(chosen: Tensor, others: Tensor, totals: Totals) -> None:
+def _check_counts(relevant: Tensor, irrelevant: Tensor, totals: Totals) -> None:
     for name, drawn, there in (
-        ("relevant", chosen.sum(1), totals.relevant),
-        ("irrelevant", others.sum(1), totals.size - totals.relevant),
+        ("relevant", relevant, totals.relevant),
+        ("irrelevant", irrelevant, totals.size - totals.relevant),
     ):
         wrong = drawn > there
         if bool(wrong.any()):

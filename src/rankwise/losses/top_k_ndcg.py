@@ -107,7 +107,8 @@ class TopKNDCGLoss(CompositionalLoss):
         if self.selector_gradient == "stopped":
             above = scores[some].detach() - threshold.value[:, None]
         else:
-            moves = (threshold.pull * (lists.scores[some] - lists.scores[some].detach())).sum(1)
+            pull = self.thresholds.pull(lists.scores[some], share[some], threshold)
+            moves = (pull * (lists.scores[some] - lists.scores[some].detach())).sum(1)
             above = scores[some] - (threshold.value + moves)[:, None]
         selected = torch.sigmoid(above / self.temperature)
         return selected if isinstance(some, slice) else torch.ones_like(scores).index_put((long,), selected)
