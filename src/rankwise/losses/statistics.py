@@ -35,9 +35,10 @@ class ListStatistics:
     """
 
     def __init__(self, labels: object, query_ids: object, *, size: int | None = None) -> None:
-        grades, ids = check_tensor("labels", labels).detach().cpu(), check_ids("query_ids", query_ids).cpu()
+        grades = check_tensor("labels", labels).detach().cpu()
         if grades.ndim != 1 or not len(grades):
             raise ValueError(f"labels: expected shape (N,) with at least one item, got {tuple(grades.shape)}")
+        ids = check_ids("query_ids", query_ids).cpu()
         check_same_shape("query_ids", ids, "labels", grades.shape)
         check_labels(grades, "grades")
         self.query_ids, row = ids.unique(return_inverse=True)
@@ -59,12 +60,12 @@ class ListStatistics:
         return f"ListStatistics(lists={len(self)}, items={int(self.counts.sum())})"
 
     def _fill_up(self, size: int) -> None:
-        missing = size - self.counts.sum(1)
-        if isinstance(size, bool) or not isinstance(size, int) or bool((missing < 0).any()):
-            largest = int(self.counts.sum(1).max())
-            raise ValueError(f"size: expected a whole number of at least {largest}, the longest list, got {size!r}")
+        named = self.counts.sum(1)
+        longest = int(named.max())
+        if isinstance(size, bool) or not isinstance(size, int) or size < longest:
+            raise ValueError(f"size: expected a whole number of at least {longest}, the longest list, got {size!r}")
         self.grades = torch.nn.functional.pad(self.grades, (0, 1))
-        self.counts = torch.cat([self.counts, missing[:, None]], 1)
+        self.counts = torch.cat([self.counts, (size - named)[:, None]], 1)
 
 
 class Totals(NamedTuple):
