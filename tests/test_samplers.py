@@ -16,11 +16,20 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader, TensorDataset
 
 import rankwise.samplers
-from rankwise.samplers import SAMPLERS, BinaryBatchSampler, ClassBatchSampler, SeededBatchSampler, create_sampler
+from rankwise.samplers import (
+    SAMPLERS,
+    BinaryBatchSampler,
+    ClassBatchSampler,
+    QueryBatchSampler,
+    SeededBatchSampler,
+    create_sampler,
+)
 from rankwise.testing import check_sampler
 
 BINARY = torch.arange(90) % 9 == 4
 CLASSES = torch.tensor([5, -3, 10**12, 7, 0]).repeat_interleave(torch.tensor([13, 7, 20, 9, 11]))
+GRADES = torch.arange(200) % 7 % 4 * (torch.arange(200) % 3 == 0)
+QUERIES = torch.tensor([5, -3, 2**40, 7, 0, 9, 11, 12]).repeat_interleave(torch.tensor([13, 7, 60, 9, 11, 40, 2, 58]))
 
 EXAMPLES: dict[str, list[tuple[Any, dict[str, Any]]]] = {
     "shuffled": [
@@ -38,6 +47,12 @@ EXAMPLES: dict[str, list[tuple[Any, dict[str, Any]]]] = {
         (CLASSES, {"classes": 2, "samples_per_class": 8, "short_classes": "skip"}),
         (CLASSES, {"classes": 5, "samples_per_class": 9, "batches": 4}),
         (CLASSES, {"classes": 4, "samples_per_class": 2, "drop_last": True}),
+    ],
+    "queries": [
+        (GRADES, {"query_ids": QUERIES, "queries": 2, "relevant": 2, "irrelevant": 5}),
+        (GRADES, {"query_ids": QUERIES, "queries": 3, "without_relevant": "keep"}),
+        (GRADES, {"query_ids": QUERIES, "queries": 4, "relevant": 1, "irrelevant": 40, "batches": 5}),
+        (GRADES, {"query_ids": QUERIES, "queries": 3, "irrelevant": 4, "drop_last": True}),
     ],
 }
 
@@ -126,6 +141,63 @@ def test_samples_of_a_class_stand_together():
     for batch in ClassBatchSampler(CLASSES, classes=3, samples_per_class=4):
         names = CLASSES[batch].tolist()
         assert names == [name for name in dict.fromkeys(names) for _ in range(4)]
+
+
+@st.composite
+def query_cases(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, int, int | None, int | None]:
+    sizes = draw(st.lists(st.integers(1, 15), min_size=1, max_size=10))
+    names = draw(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=len(sizes), max_size=len(sizes), unique=True))
+    ids = np.repeat(np.array(names, dtype=np.int64), sizes)
+    order = np.array(draw(st.permutations(range(len(ids)))))
+    grades = np.array(draw(st.lists(st.sampled_from([0, 0, 1, 3]), min_size=len(ids), max_size=len(ids))))
+    counts = (draw(st.none() | st.integers(1, 5)), draw(st.none() | st.integers(0, 5)))
+    return grades, ids[order], draw(st.integers(1, len(sizes))), *counts
+
+
+@given(query_cases(), st.integers(0, 2**63 - 1), st.integers(0, 5))
+def test_an_epoch_visits_every_query_once_with_the_items_asked_for(case, seed, epoch):
+    grades, ids, queries, relevant, irrelevant = case
+    sampler = QueryBatchSampler(
+        grades, ids, queries=queries, relevant=relevant, irrelevant=irrelevant, without_relevant="keep", seed=seed
+    )
+    sampler.set_epoch(epoch)
+    visited: list[int] = []
+    batches = list(sampler)
+    for number, batch in enumerate(batches):
+        here = list(dict.fromkeys(ids[batch].tolist()))
+        assert len(here) == queries or number == len(batches) - 1
+        visited += here
+        drawn = 0
+        for name in here:
+            own = [index for index in batch if ids[index] == name]
+            assert batch[drawn : drawn + len(own)] == own, "items of a query stand together"
+            drawn += len(own)
+            for asked, chosen in ((relevant, grades > 0), (irrelevant, grades == 0)):
+                there = int((chosen & (ids == name)).sum())
+                assert sum(bool(chosen[index]) for index in own) == (there if asked is None else min(asked, there))
+    assert sorted(visited) == sorted(set(ids.tolist()))
+
+
+def test_queries_without_relevant_items_are_skipped_kept_or_refused():
+    grades, ids = [0, 0, 1, 0, 0], [4, 4, 6, 6, 8]
+    build = partial(QueryBatchSampler, grades, ids, queries=1)
+    skipping = build()
+    assert (skipping.skipped, [set(batch) for batch in skipping]) == (2, [{2, 3}])
+    keeping = build(without_relevant="keep")
+    assert (keeping.skipped, len(keeping)) == (0, 3)
+    with pytest.raises(ValueError, match="labels: expected a relevant item in every query, got none in 2 of 3"):
+        build(without_relevant="error")
+
+
+def test_items_of_a_long_list_are_drawn_uniformly():
+    grades = torch.zeros(101, dtype=torch.int64)
+    grades[100] = 1
+    ids = torch.zeros(101, dtype=torch.int64)
+    sampler = QueryBatchSampler(grades, ids, queries=1, irrelevant=10, batches=3000, seed=5)
+    often = np.bincount([index for batch in sampler for index in batch], minlength=101)
+    assert often[100] == 3000
+    # 300 on average; the standard deviation is 16.
+    assert abs(often[:100] - 300).max() < 80
 
 
 def test_short_classes_are_taken_whole_skipped_or_refused():
@@ -230,8 +302,11 @@ def test_a_trainers_own_epoch_count_does_not_undo_a_loaded_state():
     [
         lambda labels: BinaryBatchSampler(labels % 100 == 0, positives=32, negatives=96),
         lambda labels: ClassBatchSampler(labels, classes=64, samples_per_class=4),
+        lambda labels: QueryBatchSampler(
+            labels % 5 == 0, torch.arange(200_000) // 2_000, queries=64, relevant=4, irrelevant=16, batches=100
+        ),
     ],
-    ids=["binary", "classes"],
+    ids=["binary", "classes", "queries"],
 )
 def test_a_batch_never_goes_over_all_items(make, monkeypatch):
     labels = torch.arange(200_000) % 10_000
@@ -286,8 +361,16 @@ BAD_INPUT = [
         ValueError,
         "classes: .* classes to draw from, 0, got 1",
     ),
+    (QueryBatchSampler, [0, -1], {}, ValueError, "labels: expected grades of 0 or more, got -1"),
+    (QueryBatchSampler, [0, 1], {"query_ids": [1.0, 2.0]}, TypeError, "query_ids: expected integers"),
+    (QueryBatchSampler, [0, 1], {"query_ids": [1]}, ValueError, "query_ids: expected the shape of labels"),
+    (QueryBatchSampler, [0, 1], {"queries": 2}, ValueError, "queries: .* queries to draw from, 1, got 2"),
+    (QueryBatchSampler, [0, 0], {}, ValueError, "queries: .* queries to draw from, 0, got 1"),
+    (QueryBatchSampler, [0, 1], {"relevant": 0}, ValueError, "relevant: expected a whole number of at least 1, got 0"),
+    (QueryBatchSampler, [0, 1], {"without_relevant": "drop"}, ValueError, "without_relevant: unknown word 'drop'"),
 ]
-NEEDED = {
+NEEDED: dict[Any, dict[str, Any]] = {
+    QueryBatchSampler: {"query_ids": [3, 3], "queries": 1},
     BinaryBatchSampler: {"positives": 1, "negatives": 1},
     ClassBatchSampler: {"classes": 1, "samples_per_class": 1},
 }

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankwise.estimators import IdTable
+from rankwise.estimators.hashing import HashIndex
 
 INT64 = torch.iinfo(torch.int64)
 batches = st.lists(
@@ -32,6 +33,77 @@ def test_table_equals_a_dictionary_of_averages(batches, rate):
     rows, known = table.read(torch.tensor(sorted(plain)))
     assert bool(known.all())
     torch.testing.assert_close(rows[:, 0], torch.tensor([plain[i] for i in sorted(plain)], dtype=torch.float32))
+
+
+pairs = st.tuples(st.sampled_from([0, 1, -1, INT64.max, INT64.min]), st.sampled_from([0, 1, 2, INT64.min]))
+
+
+@given(st.lists(st.lists(st.tuples(pairs, st.integers(-8, 8)), min_size=1, max_size=6), min_size=1, max_size=6))
+def test_pairs_are_told_apart_by_both_ids(batches):
+    table, plain = IdTable(width=1, columns=2), {}
+    for batch in batches:
+        table.update(torch.tensor([pair for pair, _ in batch]), torch.tensor([[float(v)] for _, v in batch]), 0.5)
+        for pair in {pair for pair, _ in batch}:
+            new = [v for other, v in batch if other == pair]
+            mean = sum(new) / len(new)
+            plain[pair] = (plain[pair] + mean) / 2 if pair in plain else mean
+    rows, known = table.read(torch.tensor(list(plain)))
+    assert bool(known.all())
+    torch.testing.assert_close(rows[:, 0], torch.tensor(list(plain.values()), dtype=torch.float32))
+    assert sorted(map(tuple, table.ids.tolist())) == sorted(plain)
+
+
+def test_many_ids_of_any_pattern_keep_their_rows():
+    """More than fit the first index and the first rows: growing loses and mixes up nothing."""
+    generator = torch.Generator().manual_seed(0)
+    for step in (1, 2**20, 2**44, -3):
+        ids = torch.arange(20_000) * step
+        table = IdTable(width=1)
+        for part in ids[torch.randperm(len(ids), generator=generator)].split(3_000):
+            table.update(part, (part % 9973).float()[:, None], 0.1)
+        rows, known = table.read(ids)
+        assert bool(known.all())
+        assert torch.equal(rows[:, 0], (ids % 9973).float())
+        assert not bool(table.read(ids + 1 if step != 1 else ids + len(ids))[1].any())
+
+
+class CountingIndex(HashIndex):
+    """Counts how many slots its searches look into."""
+
+    looked = 0
+
+    def _occupied_by_others(self, ids, known, rows):
+        self.looked += len(ids)
+        return super()._occupied_by_others(ids, known, rows)
+
+
+@pytest.mark.parametrize("size", [1_000, 1_000_000])
+def test_a_search_looks_into_as_many_slots_at_a_million_rows_as_at_a_thousand(size):
+    known = torch.arange(size)[:, None] * 7
+    index = CountingIndex(known)
+    rows = torch.arange(0, size, size // 1_000)
+    assert torch.equal(index.find(known[rows], known), rows)
+    assert index.looked < 1.5 * len(rows)
+
+
+def test_a_saved_table_holds_no_spare_room(tmp_path):
+    table = IdTable(width=1)
+    for start in range(0, 1_000, 10):
+        table.update(torch.arange(start, start + 10), torch.zeros(10, 1), 0.1)
+    saved = table.state_dict()
+    assert [tuple(saved[name].shape) for name in ("ids", "rows")] == [(1_000,), (1_000, 1)]
+    assert saved["ids"].untyped_storage().nbytes() == 8_000
+    assert saved["rows"].untyped_storage().nbytes() == 4_000
+
+
+def test_a_loaded_table_does_not_share_memory_with_the_saved_state():
+    table, other = IdTable(width=1), IdTable(width=1)
+    table.update(torch.tensor([1]), torch.tensor([[1.0]]), 0.1)
+    saved = table.state_dict()
+    other.load_state_dict(saved)
+    other.update(torch.tensor([1]), torch.tensor([[5.0]]), 1.0)
+    assert saved["rows"].item() == 1.0
+    assert table.rows.item() == 1.0
 
 
 def test_unknown_ids_are_told_apart():

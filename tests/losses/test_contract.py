@@ -11,9 +11,14 @@ from rankwise.losses import (
     Combined,
     CrossEntropyLoss,
     ListLoss,
+    ListStatistics,
+    ListwiseCELoss,
+    NDCGLoss,
     PriorSchedule,
     SemiVariance,
     StableAPLoss,
+    SwitchLoss,
+    TopKNDCGLoss,
 )
 from rankwise.testing import check_loss
 
@@ -42,6 +47,38 @@ def test_registered_loss_keeps_the_contract(record, seed):
 @pytest.mark.parametrize("name", VARIANTS)
 def test_variants_keep_the_contract(name):
     check_loss(VARIANTS[name])
+
+
+def sampled(build):
+    """A loss over samples of lists of 60 items; the contract names no items, so their places stand in for ids."""
+    ids = torch.cat([torch.arange(4) * 1_000_003 - 5 + shift for shift in (0, 1)])
+    statistics = ListStatistics(torch.arange(4).repeat(8 * 15), ids.repeat_interleave(60))
+
+    class Placed(build):
+        def forward(self, scores, labels, **given):
+            place = torch.arange(scores.shape[-1]) if "query_ids" not in given or scores.ndim > 1 else None
+            if place is None:  # ragged lists: the contract shuffles items, whose scores still tell them apart
+                place = scores.detach().argsort().argsort()
+            return super().forward(scores, labels, sample_ids=place.expand(scores.shape), **given)
+
+    return lambda **options: Placed(statistics=statistics, **options)
+
+
+SAMPLED = {
+    "exact": lambda: sampled(NDCGLoss)(),
+    "sample": lambda: sampled(NDCGLoss)(self_weight="sample", discount_shift=30.0),
+    "naive": lambda: sampled(NDCGLoss)(self_weight="naive", gain="linear"),
+    "k stopped": lambda: sampled(TopKNDCGLoss)(k=5),
+    "k full": lambda: sampled(TopKNDCGLoss)(k=5, selector_gradient="full"),
+    "listwise": lambda: sampled(ListwiseCELoss)(),
+    "k full, whole lists": lambda: TopKNDCGLoss(k=5, selector_gradient="full"),
+    "switch": lambda: SwitchLoss(ListwiseCELoss(), NDCGLoss(), after=2),
+}
+
+
+@pytest.mark.parametrize("name", SAMPLED)
+def test_losses_of_graded_lists_keep_the_contract(name):
+    check_loss(SAMPLED[name], labels="grades")
 
 
 @pytest.mark.parametrize("link", ["tanh", "sigmoid"])

@@ -31,7 +31,10 @@ def train(kind, world, folder):
 
 @pytest.mark.parametrize(
     "kind",
-    ["one list", "ragged", "embedding", "columns", "stable one list", "stable ragged", "stable embedding"],
+    [
+        *("one list", "ragged", "embedding", "columns", "stable one list", "stable ragged", "stable embedding"),
+        *("song", "k-song", "k-song full", "solc"),
+    ],
 )
 def test_one_two_and_three_processes_train_alike(kind, tmp_path):
     (single,) = train(kind, 1, tmp_path / "1")

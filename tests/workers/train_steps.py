@@ -12,9 +12,20 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from rankwise.losses import AUPRCLoss, Combined, EmbeddingLoss, SemiVariance, StableAPLoss
+from rankwise.losses import (
+    AUPRCLoss,
+    Combined,
+    EmbeddingLoss,
+    ListStatistics,
+    ListwiseCELoss,
+    NDCGLoss,
+    SemiVariance,
+    StableAPLoss,
+    TopKNDCGLoss,
+)
 
 STEPS = 4
+SAMPLED = ("song", "k-song", "k-song full", "solc")
 
 
 def global_batch(step: int, items: int) -> dict[str, torch.Tensor]:
@@ -24,6 +35,7 @@ def global_batch(step: int, items: int) -> dict[str, torch.Tensor]:
         "labels": (torch.rand(items, generator=generator) < 0.3).long(),
         "queries": torch.randint(-2, 3, (items,), generator=generator),
         "classes": torch.randint(0, 4, (items,), generator=generator),
+        "items": torch.randint(0, 60, (items,), generator=generator),
     }
 
 
@@ -41,6 +53,8 @@ def main(kind: str, rank: int, world: int, rendezvous: str, out: str) -> None:
     torch.set_num_threads(1)
     # In float64, so that rounding in other orders is not taken for a difference between methods.
     torch.set_default_dtype(torch.float64)
+    # Lists of 100 items, 50 of them relevant, of which a batch holds some.
+    statistics = ListStatistics(torch.arange(500) % 4 * (torch.arange(500) % 2), torch.arange(500) // 100 - 2)
     # Built before the process group exists: a loss must ask for it when it is called.
     loss = {
         "one list": AUPRCLoss,
@@ -50,6 +64,10 @@ def main(kind: str, rank: int, world: int, rendezvous: str, out: str) -> None:
         "stable one list": StableAPLoss,
         "stable ragged": lambda: StableAPLoss("batch", outer="batch", update_rate=0.1),
         "stable embedding": lambda: EmbeddingLoss(StableAPLoss(update_rate=0.1)),
+        "song": lambda: NDCGLoss(statistics, update_rate=0.3),
+        "k-song": lambda: TopKNDCGLoss(5, statistics),
+        "k-song full": lambda: TopKNDCGLoss(5, statistics, selector_gradient="full", threshold_tau=0.1),
+        "solc": lambda: ListwiseCELoss(statistics),
     }[kind]()
     dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=world)
     torch.manual_seed(0)
@@ -64,6 +82,8 @@ def main(kind: str, rank: int, world: int, rendezvous: str, out: str) -> None:
             value = loss(output, batch["classes"])
         elif kind == "columns":
             value = loss(output, torch.stack([batch["classes"] == c for c in range(3)], 1).long())
+        elif kind in SAMPLED:
+            value = loss(output[:, 0], batch["classes"], query_ids=batch["queries"], sample_ids=batch["items"])
         elif kind == "ragged":
             value = loss(output[:, 0], batch["labels"], query_ids=batch["queries"])
         elif kind == "stable embedding":

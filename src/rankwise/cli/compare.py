@@ -68,9 +68,7 @@ def _show(title: str, paths: Sequence[Path], found: Sequence[Comparison]) -> Non
     print_table(title, columns, rows, numbers=True)
     print_paragraph(f"Differences to the first; p: two-sided, {found[0].test}.")
     if len(found) > 1:
-        print_paragraph(
-            "Several comparisons at once: some look significant by chance; divide .05 by their number."
-        )
+        print_paragraph("Several comparisons at once: some look significant by chance; divide .05 by their number.")
 
 
 def _has_scores(path: Path) -> bool:

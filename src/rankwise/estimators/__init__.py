@@ -5,4 +5,14 @@ from rankwise.estimators.quantiles import QuantileTracker, interpolate_quantiles
 from rankwise.estimators.table import IdTable
 from rankwise.estimators.tracker import GroupTracker
 
-__all__ = ["GroupTracker", "IdTable", "MeanTracker", "QuantileTracker", "interpolate_quantiles"]
+__all__ = [
+    "GroupTracker",
+    "IdTable",
+    "MeanTracker",
+    "PairAverages",
+    "QuantileTracker",
+    "ThresholdTracker",
+    "interpolate_quantiles",
+]
+from rankwise.estimators.averages import PairAverages
+from rankwise.estimators.thresholds import ThresholdTracker

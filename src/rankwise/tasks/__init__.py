@@ -1,7 +1,8 @@
 """Tasks: each ties data, model, loss, batches and metrics together."""
 
+from rankwise.tasks.ltr import LTRTask
 from rankwise.tasks.retrieval import RetrievalTask
 from rankwise.tasks.tabular import TabularTask
 from rankwise.tasks.task import ScoringTask, Task
 
-__all__ = ["RetrievalTask", "ScoringTask", "TabularTask", "Task"]
+__all__ = ["LTRTask", "RetrievalTask", "ScoringTask", "TabularTask", "Task"]

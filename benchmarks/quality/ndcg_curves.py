@@ -1,0 +1,123 @@
+"""Training curves of SONG on MQ2008: `RANKWISE_DATA=... python -m benchmarks.quality.ndcg_curves [--seeds N]`.
+
+Fold 1, an MLP, batches of 32 queries. Sampled lists hold at most 2 relevant and 3 irrelevant items of each query. Three
+figures, as in the paper:
+
+- rates: the update rate of the moving average, from .1 to 1 (1 remembers nothing);
+- starts: averages that start at the first observation, against zero;
+- items: the moving average against no memory and against training on all items of each list.
+
+The curves show NDCG of the training part, all items ranked, and NDCG@10 of the validation part. Nothing is chosen by
+them. Writes `ndcg_curves.csv` beside this file and one SVG per figure into `docs/assets`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain, repeat
+from pathlib import Path
+from statistics import fmean
+
+import torch
+
+from benchmarks.quality.curve_picture import draw_curves
+from benchmarks.quality.mq2008 import load_fold
+from rankwise.data import Batch, Split
+from rankwise.losses import NDCGLoss
+from rankwise.metrics import evaluate
+from rankwise.tasks import LTRTask
+
+ASSETS = Path(__file__).resolve().parents[2] / "docs" / "assets"
+STEPS, EVERY, RATE = 300, 30, 3e-3
+DRAWN = {"relevant": 2, "irrelevant": 3}
+COLUMNS = ("figure", "curve", "seed", "step", "train ndcg", "validation ndcg@10")
+
+
+@dataclass(frozen=True)
+class Curve:
+    figure: str
+    name: str
+    task: Callable[[Split], LTRTask]
+    start: str = "first observation"
+
+
+def sampled(rate: float) -> Callable[[Split], LTRTask]:
+    return lambda data: LTRTask(data, "song", {"update_rate": rate}, **DRAWN)
+
+
+CURVES = (
+    *(Curve("rates", f"update_rate={rate}", sampled(rate)) for rate in (0.1, 0.2, 0.3, 0.4, 0.5, 1.0)),
+    Curve("starts", "first observation", sampled(0.1)),
+    Curve("starts", "zero", sampled(0.1), start="zero"),
+    Curve("items", "moving average, .1", sampled(0.1)),
+    Curve("items", "no memory", sampled(1.0)),
+    Curve("items", "all items", lambda data: LTRTask(data, "song")),
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--seeds", type=int, default=3)
+    seeds = range(parser.parse_args().seeds)
+    torch.set_num_threads(1)
+    data = load_fold(1)
+    rows = [row for curve in CURVES for seed in seeds for row in train(curve, data, seed)]
+    with Path(__file__).with_suffix(".csv").open("w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([COLUMNS, *rows])
+    for figure in ("rates", "starts", "items"):
+        names = [curve.name for curve in CURVES if curve.figure == figure]
+        panels = {
+            title: {name: mean_curve(rows, figure, name, column) for name in names}
+            for title, column in (("NDCG, training part", 4), ("NDCG@10, validation part", 5))
+        }
+        (ASSETS / f"ndcg-{figure}.svg").write_text(draw_curves(panels, across="step"), encoding="utf-8")
+
+
+def train(curve: Curve, data: Split, seed: int) -> list[tuple[object, ...]]:
+    task, rows = curve.task(data), []
+    torch.manual_seed(seed)
+    model, loss = task.build_model(), task.build_loss()
+    if curve.start == "zero":
+        start_at_zero(loss, data)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.0)
+    for step, batch in zip(range(STEPS + 1), endless(task, seed), strict=False):
+        if step % EVERY == 0:
+            learned = evaluate(
+                task.predict(model, "train"), data.train.labels, ["ndcg"], query_ids=data.train.query_ids, bootstrap=0
+            ).means["ndcg"]
+            held_out = task.evaluate(model, "validation")["ndcg@10"]
+            rows.append((curve.figure, curve.name, seed, step, f"{learned:.5f}", f"{held_out:.5f}"))
+        value = task.training_step(model, loss, batch)
+        optimiser.zero_grad()
+        value.backward()
+        optimiser.step()
+    print(*rows[-1], flush=True)
+    return rows
+
+
+def endless(task: LTRTask, seed: int) -> Iterator[Batch]:
+    return chain.from_iterable(repeat(task.train_loader(seed)))
+
+
+def start_at_zero(loss: torch.nn.Module, data: Split) -> None:
+    assert isinstance(loss, NDCGLoss)
+    assert loss.averages is not None
+    assert data.train.query_ids is not None
+    relevant = (data.train.labels > 0).nonzero()[:, 0]
+    pairs = torch.stack([data.train.query_ids[relevant], relevant], 1)
+    loss.averages.table.update(pairs, torch.zeros(len(pairs), 1), 1.0)
+
+
+def mean_curve(rows: list[tuple[object, ...]], figure: str, name: str, column: int) -> list[tuple[float, float]]:
+    found: dict[float, list[float]] = {}
+    for row in rows:
+        if row[:2] == (figure, name):
+            found.setdefault(float(str(row[3])), []).append(float(str(row[column])))
+    return [(step, fmean(values)) for step, values in found.items()]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""Batch samplers: which items stand in a batch together.
+
+A ranking loss learns from pairs of a relevant and an irrelevant item, so a batch must hold both. These samplers
+make such batches, for `DataLoader(batch_sampler=...)`. They draw from a generator of their own, made from `seed` and
+the epoch; no global random state is read or changed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rankwise.registry import Registry, SamplerRecord
+from rankwise.samplers.binary import BinaryBatchSampler
+from rankwise.samplers.classes import ClassBatchSampler
+from rankwise.samplers.queries import QueryBatchSampler
+from rankwise.samplers.seeded import SeededBatchSampler
+from rankwise.samplers.shuffled import ShuffledBatchSampler
+
+__all__ = [
+    "SAMPLERS",
+    "BinaryBatchSampler",
+    "ClassBatchSampler",
+    "QueryBatchSampler",
+    "SeededBatchSampler",
+    "ShuffledBatchSampler",
+    "create_sampler",
+]
+
+SAMPLERS: Registry[SamplerRecord] = Registry("sampler")
+SAMPLERS.add(
+    SamplerRecord(
+        name="shuffled",
+        summary="all items in random order, whatever their labels",
+        build=ShuffledBatchSampler,
+    )
+)
+SAMPLERS.add(
+    SamplerRecord(
+        name="binary",
+        summary="a fixed number of positives and negatives in every batch",
+        build=BinaryBatchSampler,
+    )
+)
+SAMPLERS.add(
+    SamplerRecord(
+        name="classes",
+        summary="a fixed number of classes and of samples per class in every batch",
+        build=ClassBatchSampler,
+    )
+)
+SAMPLERS.add(
+    SamplerRecord(
+        name="queries",
+        summary="a fixed number of queries in every batch, with some or all of their relevant and irrelevant items",
+        build=QueryBatchSampler,
+    )
+)
+
+
+def create_sampler(name: str, labels: object, **options: Any) -> SeededBatchSampler:
+    """Make a batch sampler by its name in the registry.
+
+    Args:
+        name: "shuffled", "binary", "classes" or "queries".
+        labels: (N,) the label of every item of the data set.
+        options: what the sampler of that name takes.
+
+    Example:
+        >>> create_sampler("binary", [0, 0, 1, 0, 1, 0], positives=1, negatives=2)
+        BinaryBatchSampler(positives=1, negatives=2, batches=2, seed=0)
+    """
+    sampler: SeededBatchSampler = SAMPLERS.get(name).build(labels, **options)
+    return sampler

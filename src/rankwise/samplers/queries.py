@@ -1,0 +1,141 @@
+"""Batches of queries, with relevant and irrelevant items of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from rankwise.checks import check_choice, check_ids, check_labels, check_same_shape
+from rankwise.samplers.arguments import Indices, check_at_most, check_count, check_item_labels, number_of_batches
+from rankwise.samplers.deck import Deck
+from rankwise.samplers.seeded import SeededBatchSampler
+
+__all__ = ["QueryBatchSampler"]
+
+WITHOUT_RELEVANT = ("skip", "keep", "error")
+
+
+class QueryBatchSampler(SeededBatchSampler):
+    """Batches of a fixed number of queries, with a number of relevant and irrelevant items of each.
+
+    An epoch visits every query once. A visit draws items of the query at random, none twice; a query with fewer than
+    asked for gives all it has. In a batch the items of a query stand together, the relevant ones first. The cost of a
+    visit depends on what is drawn, not on the length of the list.
+
+    Args:
+        labels: (N,) the grade of every item of the data set; above 0 is relevant.
+        query_ids: (N,) the query each item belongs to, any integers.
+        queries: queries in every batch; the last batch of an epoch may hold fewer.
+        relevant: relevant items of each query, or None for all of them.
+        irrelevant: irrelevant items of each query, or None for all of them. With both None batches hold whole lists.
+        without_relevant: what to do with queries without a relevant item, from which a ranking loss learns nothing:
+            "skip" them, "keep" them, or "error".
+        batches: length of an epoch. If given, every batch has all its queries, and queries are visited equally often,
+            give or take one.
+        drop_last: leave out a last batch with fewer queries.
+        seed: a whole number of at least 0; with the epoch it decides every batch.
+        rank: see `SeededBatchSampler`. The items of a query may go to different processes; the losses join them again.
+        world_size: see `SeededBatchSampler`.
+
+    Attributes:
+        skipped: how many queries were left out because they have no relevant item.
+
+    Example:
+        >>> labels, query_ids = [1, 0, 0, 0, 0, 2, 0], [7, 7, 7, 7, 5, 5, 5]
+        >>> sampler = QueryBatchSampler(labels, query_ids, queries=1, relevant=1, irrelevant=2)
+        >>> sorted(len(batch) for batch in sampler)
+        [3, 3]
+        >>> {batch[0] for batch in sampler} == {0, 5}
+        True
+    """
+
+    def __init__(
+        self,
+        labels: object,
+        query_ids: object,
+        *,
+        queries: int,
+        relevant: int | None = None,
+        irrelevant: int | None = None,
+        without_relevant: str = "skip",
+        batches: int | None = None,
+        drop_last: bool = False,
+        seed: int = 0,
+        rank: int | None = None,
+        world_size: int | None = None,
+    ) -> None:
+        grades = check_item_labels(labels)
+        check_labels(grades, "grades")
+        ids = check_ids("query_ids", query_ids).detach().cpu()
+        check_same_shape("query_ids", ids, "labels", grades.shape)
+        self.relevant = None if relevant is None else check_count("relevant", relevant, least=1)
+        self.irrelevant = None if irrelevant is None else check_count("irrelevant", irrelevant, least=0)
+        self.without_relevant = check_choice("without_relevant", without_relevant, WITHOUT_RELEVANT)
+        found = _items_of_queries(grades.numpy() > 0, ids.numpy())
+        empty = sum(len(hits) == 0 for hits, _ in found)
+        if empty and without_relevant == "error":
+            raise ValueError(
+                f"labels: expected a relevant item in every query, got none in {empty} of {len(found)} queries"
+            )
+        self.skipped = empty if without_relevant == "skip" else 0
+        self._queries = found if without_relevant == "keep" else [(hits, rest) for hits, rest in found if len(hits)]
+        self.queries = check_at_most("queries", queries, len(self._queries), "queries to draw from")
+        visits = len(self._queries) if batches is None else check_count("batches", batches, least=1) * self.queries
+        self._visits = visits
+        sizes = sorted(
+            self._size(hits, self.relevant) + self._size(rest, self.irrelevant) for hits, rest in self._queries
+        )
+        super().__init__(
+            items=len(grades),
+            batches=number_of_batches(visits, self.queries, drop_last),
+            batch_size=sum(sizes[-self.queries :]),
+            drop_last=drop_last,
+            seed=seed,
+            rank=rank,
+            world_size=world_size,
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"QueryBatchSampler(queries={self.queries}, relevant={self.relevant}, irrelevant={self.irrelevant}, "
+            f"batches={len(self)}, skipped={self.skipped}, seed={self.seed})"
+        )
+
+    def _draw(self, generator: torch.Generator) -> Iterator[Indices]:
+        queries = Deck(np.arange(len(self._queries)), generator)
+        for number in range(len(self)):
+            hands = []
+            for which in queries.deal(min(self.queries, self._visits - number * self.queries)).tolist():
+                hits, rest = self._queries[which]
+                hands.append(_some(hits, self._size(hits, self.relevant), generator))
+                hands.append(_some(rest, self._size(rest, self.irrelevant), generator))
+            yield np.concatenate(hands)
+
+    @staticmethod
+    def _size(items: Indices, wanted: int | None) -> int:
+        return len(items) if wanted is None else min(wanted, len(items))
+
+
+def _items_of_queries(relevant: np.ndarray, ids: Indices) -> list[tuple[Indices, Indices]]:
+    """The relevant and the irrelevant items of every query, in the order of the query ids."""
+    order = np.lexsort((~relevant, ids))
+    starts = np.flatnonzero(np.diff(ids[order], prepend=ids[order[0]] - 1)) if len(order) else order
+    hits = np.add.reduceat(relevant[order].astype(np.int64), starts)
+    lists = np.split(order, starts[1:])
+    return [(items[:count], items[count:]) for items, count in zip(lists, hits, strict=True)]
+
+
+def _some(items: Indices, count: int, generator: torch.Generator) -> Indices:
+    """`count` different items, uniformly at random, in random order."""
+    if 3 * count >= len(items):
+        order: Indices = torch.randperm(len(items), generator=generator)[:count].numpy()
+        return items[order]
+    # Of a long list: draw with repetition and keep each the first time it comes.
+    drawn: Indices = np.empty(0, dtype=np.int64)
+    while len(drawn) < count:
+        more = torch.randint(len(items), (2 * count,), generator=generator).numpy()
+        drawn = np.concatenate([drawn, more])
+        drawn = drawn[np.sort(np.unique(drawn, return_index=True)[1])]
+    return items[drawn[:count]]

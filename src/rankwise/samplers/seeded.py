@@ -1,0 +1,169 @@
+"""What all batch samplers share: epochs, the split over processes, and resuming."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch.utils.data import BatchSampler
+
+from rankwise.samplers.arguments import Indices, check_count
+
+__all__ = ["SeededBatchSampler"]
+
+
+class SeededBatchSampler(BatchSampler):
+    """What all batch samplers here share: epochs, the split over processes, and resuming.
+
+    The batches of an epoch depend on the data, the options, `seed` and the epoch only. Every process draws the same
+    global batch and keeps its own share of it, so 1, 2 or 3 processes see the same global batches; the shares are
+    disjoint, together complete, and differ in size by at most one.
+
+    Every complete pass counts as an epoch: the next one is in another order. A loop may also say which epoch is meant
+    by `set_epoch`, as with `torch.utils.data.DistributedSampler`.
+
+    Args:
+        items: how many items the data set holds.
+        batches: how many batches an epoch holds.
+        batch_size: how many items a full global batch holds.
+        drop_last: whether a smaller last batch was left out.
+        seed: a whole number of at least 0.
+        rank: which share to yield. By default asked from `torch.distributed` when a pass begins. A trainer that splits
+            batches over processes by itself needs `rank=0, world_size=1` here.
+        world_size: into how many shares a batch is split; given together with `rank`.
+    """
+
+    def __init__(
+        self,
+        *,
+        items: int,
+        batches: int,
+        batch_size: int,
+        drop_last: bool,
+        seed: int,
+        rank: int | None,
+        world_size: int | None,
+    ) -> None:
+        self.batch_size = batch_size
+        self.drop_last = drop_last
+        # Not self: a trainer that finds `set_epoch` there would call it with its own count and undo a loaded state.
+        self.sampler = range(items)
+        self.seed = check_count("seed", seed, least=0)
+        self._share = _check_share_of(rank, world_size)
+        self._items = items
+        self._batches = batches
+        self._epoch = 0
+        self._start = 0
+        self._done = 0
+        self._finished = False
+
+    @abstractmethod
+    def _draw(self, generator: torch.Generator) -> Iterator[Indices]:
+        """The global batches of one epoch."""
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that is under way, or comes next if none was begun."""
+        return self._epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Say which epoch the next pass is. Naming the epoch of a loaded state again keeps its place in it."""
+        epoch = check_count("epoch", epoch, least=0)
+        if epoch != self._epoch or self._finished:
+            self._begin(epoch)
+
+    def __len__(self) -> int:
+        """Batches in a whole epoch, the same on every process."""
+        return self._batches
+
+    def __iter__(self) -> Iterator[list[int]]:
+        if self._finished:
+            self._begin(self._epoch + 1)
+        self._done = self._start
+        return self._pass(*(self._share or _ask_share()))
+
+    def state_dict(self, *, batch: int | None = None) -> dict[str, int]:
+        """Where this sampler stands, for a checkpoint.
+
+        Args:
+            batch: how many batches of the epoch the training has used; by default those this sampler gave out. A
+                DataLoader with workers reads ahead, so with one the training loop must count and say it.
+        """
+        done = self._done if batch is None else check_count("batch", batch, least=0)
+        return {
+            "seed": self.seed,
+            "epoch": self._epoch,
+            "batch": done,
+            "batches": self._batches,
+            "items": self._items,
+        }
+
+    def load_state_dict(self, state_dict: Mapping[str, int]) -> None:
+        """Take up a saved state: the next pass gives exactly the batches of that epoch that were left.
+
+        The number of processes may have changed since.
+        """
+        new = _check_state(state_dict, batches=self._batches, items=self._items)
+        self.seed = new["seed"]
+        self._begin(new["epoch"])
+        self._start = self._done = new["batch"]
+
+    def _begin(self, epoch: int) -> None:
+        self._epoch = epoch
+        self._start = self._done = 0
+        self._finished = False
+
+    def _pass(self, rank: int, world_size: int) -> Iterator[list[int]]:
+        for number, batch in enumerate(self._draw(_generator(self.seed, self._epoch)), start=1):
+            if number <= self._start:
+                continue
+            if len(batch) < world_size:
+                raise ValueError(
+                    f"world_size: expected at most the {len(batch)} items of batch {number}, got {world_size}; "
+                    "make batches larger, or leave out a small last one with drop_last=True"
+                )
+            self._done = number
+            yield batch[rank::world_size].tolist()
+        self._finished = True
+
+
+def _generator(seed: int, epoch: int) -> torch.Generator:
+    # Mixed, not added: seed 1 in epoch 0 is not seed 0 in epoch 1.
+    mixed = np.random.SeedSequence([seed, epoch]).generate_state(1, np.uint64)
+    return torch.Generator().manual_seed(int(mixed[0]))
+
+
+def _ask_share() -> tuple[int, int]:
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_rank(), dist.get_world_size()
+    return 0, 1
+
+
+def _check_share_of(rank: int | None, world_size: int | None) -> tuple[int, int] | None:
+    if rank is None and world_size is None:
+        return None
+    if rank is None or world_size is None:
+        missing = "rank" if rank is None else "world_size"
+        raise ValueError(f"{missing}: expected rank and world_size together or neither, got None")
+    world_size = check_count("world_size", world_size, least=1)
+    rank = check_count("rank", rank, least=0)
+    if rank >= world_size:
+        raise ValueError(f"rank: expected less than world_size={world_size}, got {rank}")
+    return rank, world_size
+
+
+def _check_state(state: Mapping[str, int], *, batches: int, items: int) -> dict[str, int]:
+    names = ("seed", "epoch", "batch", "batches", "items")
+    missing = [name for name in names if name not in state]
+    if missing:
+        raise ValueError(f"state_dict: expected {', '.join(names)}, got no {', '.join(missing)}")
+    new = {name: check_count(name, state[name], least=0) for name in names}
+    for name, own in (("items", items), ("batches", batches)):
+        if new[name] != own:
+            raise ValueError(f"state_dict: expected {name}={own} as in this sampler, got {new[name]}")
+    if new["batch"] > batches:
+        raise ValueError(f"state_dict: expected batch of at most {batches}, got {new['batch']}")
+    return new

@@ -1,0 +1,116 @@
+"""Learning to rank: rows of numbers, one list per query, graded relevance."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+from rankwise.data import Batch, Part, Split
+from rankwise.losses import LOSSES, ListLoss, ListStatistics, SwitchLoss
+from rankwise.metrics import create_metric, evaluate
+from rankwise.models import MLPScorer
+from rankwise.samplers import QueryBatchSampler
+from rankwise.tasks.batches import batches_of, predict_all
+
+__all__ = ["LTRTask"]
+
+
+@dataclass(frozen=True)
+class LTRTask:
+    """Rank the rows of each query by relevance.
+
+    Attributes:
+        data: features (N, D), labels are grades of 0 or more (above 0 is relevant), query_ids (N,).
+        loss: a registered name, see `rankwise list losses`.
+        loss_options: options of that loss.
+        hidden: the widths of the hidden layers of the scorer.
+        queries: queries in every batch; those without a relevant row are left out.
+        relevant, irrelevant: rows of each query in a batch; None takes all. With both None batches hold whole lists;
+            otherwise a loss that can reckon with whole lists is told their sizes and ideal DCGs.
+        warm_up: the name of a loss to start with, or None; warm_up_steps: for so many steps.
+        metrics: by name; choices are made by the first. Metrics of binary labels see which rows are relevant.
+
+    Example:
+        >>> import torch
+        >>> part = Part(torch.rand(60, 4), torch.arange(60) % 3, torch.arange(60) // 10)
+        >>> task = LTRTask(Split(part, part, part), loss="song", queries=2)
+        >>> next(iter(task.train_loader(seed=0))).labels.shape
+        torch.Size([20])
+        >>> sorted(task.evaluate(task.build_model(), "test"))
+        ['map', 'ndcg@10', 'ndcg@5']
+    """
+
+    data: Split
+    loss: str
+    loss_options: Mapping[str, Any] = field(default_factory=dict)
+    hidden: Sequence[int] = (64,)
+    queries: int = 32
+    relevant: int | None = None
+    irrelevant: int | None = None
+    warm_up: str | None = None
+    warm_up_steps: int = 0
+    metrics: Sequence[str] = ("ndcg@10", "ndcg@5", "map")
+
+    @property
+    def metric(self) -> str:
+        return self.metrics[0]
+
+    def build_model(self) -> nn.Module:
+        return MLPScorer(self.data.train.features.shape[1], hidden=self.hidden)
+
+    def build_loss(self) -> nn.Module:
+        loss = self._loss(self.loss, self.loss_options)
+        if self.warm_up is None:
+            return loss
+        return SwitchLoss(self._loss(self.warm_up, {}), loss, after=self.warm_up_steps)
+
+    def train_loader(self, seed: int) -> DataLoader[Batch]:
+        part = self.data.train
+        sampler = QueryBatchSampler(
+            part.labels,
+            _query_ids(part),
+            queries=self.queries,
+            relevant=self.relevant,
+            irrelevant=self.irrelevant,
+            seed=seed,
+        )
+        return batches_of(part, sampler)
+
+    def training_step(self, model: nn.Module, loss: nn.Module, batch: Batch) -> Tensor:
+        value: Tensor = loss(
+            model(batch.features), batch.labels, query_ids=batch.query_ids, sample_ids=batch.sample_ids
+        )
+        return value
+
+    def predict(self, model: nn.Module, part: str) -> Tensor:
+        """Scores (N,) of the rows of a part."""
+        return predict_all(model, self.data.part(part).features)
+
+    def evaluate(self, model: nn.Module, part: str) -> dict[str, float]:
+        scores, rows = self.predict(model, part), self.data.part(part)
+        means: dict[str, float] = {}
+        for kind, labels in (("grades", rows.labels), ("binary", (rows.labels > 0).long())):
+            names = [name for name in self.metrics if create_metric(name).record.labels == kind]
+            if names:
+                means |= evaluate(scores, labels, names, query_ids=_query_ids(rows), bootstrap=0).means
+        return means
+
+    def _loss(self, name: str, options: Mapping[str, Any]) -> ListLoss:
+        build = LOSSES.get(name).build
+        whole = self.relevant is None and self.irrelevant is None
+        if not whole and "statistics" in inspect.signature(build).parameters:
+            rows = self.data.train
+            options = {"statistics": ListStatistics(rows.labels, _query_ids(rows)), **options}
+        loss: ListLoss = build(**options)
+        return loss
+
+
+def _query_ids(part: Part) -> Tensor:
+    if part.query_ids is None:
+        raise ValueError("data: expected query_ids, the list each row belongs to, got a part without")
+    return part.query_ids
