@@ -9,6 +9,8 @@ from rankwise.losses.base import ListLoss
 from rankwise.losses.catalogue import RECORDS
 from rankwise.losses.combined import Combined
 from rankwise.losses.embedding import EmbeddingLoss
+from rankwise.losses.pap import PApLoss
+from rankwise.losses.pap_margins import PApMargins, pap_margins
 from rankwise.losses.priors import GroupPrior, Prior, PriorSchedule, class_prior, data_prior
 from rankwise.losses.rivals import BalancedCrossEntropyLoss, CrossEntropyLoss
 from rankwise.losses.semi_variance import SemiVariance
@@ -23,12 +25,15 @@ __all__ = [
     "EmbeddingLoss",
     "GroupPrior",
     "ListLoss",
+    "PApLoss",
+    "PApMargins",
     "Prior",
     "PriorSchedule",
     "SemiVariance",
     "class_prior",
     "create_loss",
     "data_prior",
+    "pap_margins",
 ]
 
 LOSSES: Registry[LossRecord] = Registry("loss")
