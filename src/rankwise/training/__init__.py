@@ -1,11 +1,13 @@
 """Training: the loop, fair comparisons, and the demonstration. Needs `pip install "rankwise[train]"`."""
 
+from rankwise.training.linear import LinearRun, fit_linear
 from rankwise.training.loop import History, Run, adamw, cosine, fit
 from rankwise.training.trials import Contender, Outcome, Summary, Trial, compete, summarise
 
 __all__ = [
     "Contender",
     "History",
+    "LinearRun",
     "Outcome",
     "Run",
     "Summary",
@@ -14,5 +16,6 @@ __all__ = [
     "compete",
     "cosine",
     "fit",
+    "fit_linear",
     "summarise",
 ]
