@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 
 import torch
 from torch import Tensor, nn
@@ -105,7 +106,7 @@ def fit_linear(
             eval_every=eval_every,
             patience=patience,
         )
-    grid = torch.cartesian_prod(torch.tensor(rates), torch.tensor(penalties)).view(-1, 2)
+    grid = list(product(rates, penalties))
     runs = _Runs(train, validation, loss, create_metric(metric), grid, None if isinstance(start, str) else start)
     _descend(runs, steps, eval_every, patience, on_step)
     return runs.best()
@@ -130,10 +131,17 @@ class _Runs:
     """The weights of all runs, one row each, and the best each has had."""
 
     def __init__(
-        self, train: Part, validation: Part, loss: ListLoss, metric: Metric, grid: Tensor, start: LinearRun | None
+        self,
+        train: Part,
+        validation: Part,
+        loss: ListLoss,
+        metric: Metric,
+        grid: list[tuple[float, float]],
+        start: LinearRun | None,
     ) -> None:
         count, inputs = len(grid), train.features.shape[1]
         self.loss, self.metric, self.grid = loss, metric, grid
+        self.columns = torch.tensor(grid, dtype=train.features.dtype).T[:, :, None]
         self.train, self.validation = _Columns(train, count), _Columns(validation, count)
         self.weights = torch.zeros(count, inputs + 1, dtype=train.features.dtype)  # the bias comes last
         if start is not None:
@@ -152,10 +160,11 @@ class _Runs:
         valid = valid.view(len(weights), -1)
         each = torch.where(valid, values.view(len(weights), -1), 0).sum(1) / valid.sum(1).clamp_min(1)
         (gradient,) = torch.autograd.grad(each.sum(), weights)
-        length = self.grid[:, :1] / (number + 1) ** 0.5
+        rates, penalties = self.columns
+        length = rates / (number + 1) ** 0.5
         with torch.no_grad():
             moved = weights - length * gradient
-            moved[:, :-1] /= 1 + 2 * length * self.grid[:, 1:]
+            moved[:, :-1] /= 1 + 2 * length * penalties
         self.weights, self.taken = moved.detach(), number
         return float(each.detach().mean())
 
@@ -179,7 +188,7 @@ class _Runs:
         layer = _layer(model)
         with torch.no_grad():
             layer.weight[0], layer.bias[0] = self.kept[chosen, :-1], self.kept[chosen, -1]
-        rate, penalty = self.grid[chosen].tolist()
+        rate, penalty = self.grid[chosen]
         curve = [float(found[chosen]) for found in self.curves]
         step, value = int(self.kept_step[chosen]), float(self.kept_value[chosen])
         return LinearRun(model, rate, penalty, step, value, self.steps, curve, self.taken)
