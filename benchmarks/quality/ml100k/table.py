@@ -15,8 +15,9 @@ _OURS = tuple(method.name for method in METHODS if method.ours)
 _RIVALS = tuple(method.name for method in METHODS if not method.ours)
 
 _ABOUT = (
-    "Test micro-pAp@k (x 100), mean of {seeds} seeds with the half width of its 95 % interval (Student's t over seeds, "
-    "each of which cuts the data anew). Linear scorers on 90 features: NMF of rank 30 of the first 20 ratings of each "
+    "`python -m benchmarks.quality.ml100k`: test micro-pAp@k (x 100) on MovieLens-100K, mean of {seeds} seeds with the "
+    "half width of its 95 % interval (Student's t over seeds, each of which cuts the data anew). Linear scorers on 90 "
+    "features: NMF of rank 30 of the first 20 ratings of each "
     f"user. Every method starts from the same cross-entropy solution and takes {STEPS} full-batch steps with each of "
     f"two rates (cross entropy {LONG_RATES}, the hinges {RATES}, their slopes being steeper) and each of the penalties "
     f"{PENALTIES}; rate, penalty and step are chosen on validation by the same metric. The start is chosen in the same "
@@ -45,8 +46,7 @@ def write_table(results: Results, seeds: Sequence[int]) -> str:
     def difference(ours: Callable[[int], str], rival: str) -> Callable[[int], str]:
         return lambda k: _paired(values(ours(k), k), values(rival, k))
 
-    lines = ["# pAp@k on MovieLens-100K", "", "Written by `python -m benchmarks.quality.ml100k`.", ""]
-    lines += [_ABOUT.format(seeds=len(seeds)), "", *_header("method")]
+    lines = [_ABOUT.format(seeds=len(seeds)), "", *_header("method")]
     lines += [_row(method.name, mean_cell(method.name)) for method in METHODS]
     lines += ["", "Bold: the surrogate of pAp@k with the highest mean, so chosen with the test part in view.", ""]
     lines += ["Differences paired by seed (x 100), with 95 % intervals:", "", *_header("difference")]
