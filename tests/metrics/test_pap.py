@@ -33,8 +33,16 @@ def test_ties_are_errors_unless_told_otherwise():
 
 
 def test_constant_scores_are_warned_of_where_they_would_look_good():
-    with pytest.warns(UserWarning, match="1 lists are constant"):
+    with pytest.warns(UserWarning, match="lists of constant scores"):
         assert pap([[1.0, 1.0, 1.0], [3.0, 2.0, 1.0]], [[1, 0, 0]] * 2, k=2, ties="average").item() == 0.75
+
+
+def test_constant_scores_are_warned_of_once():
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("default")
+        for lists in (1, 2, 3):
+            pap([[1.0, 1.0, 1.0]] * lists, [[1, 0, 0]] * lists, k=2, ties="average")
+    assert len(said) == 1
 
 
 def test_constant_scores_are_not_warned_of_where_ties_are_errors():

@@ -9,8 +9,7 @@ from rankwise.data import Part, Split
 from rankwise.losses import ListwiseCELoss, NDCGLoss, SwitchLoss
 from rankwise.metrics import evaluate
 from rankwise.tasks import LTRTask
-from rankwise.training import fit
-from rankwise.training.loop import adamw, cosine
+from rankwise.training import adamw, cosine, fit
 
 
 def made_up(queries=30, length=12, seed=0):

@@ -7,6 +7,7 @@ from benchmarks.speed.groups.ap import AP
 from benchmarks.speed.groups.importing import IMPORTING
 from benchmarks.speed.groups.ndcg import NDCG
 from benchmarks.speed.groups.one_list import ONE_LIST
+from benchmarks.speed.groups.pap import PAP
 from benchmarks.speed.groups.previous_weights import PREVIOUS_WEIGHTS
 from benchmarks.speed.groups.ranking import RANKING
 from benchmarks.speed.groups.retrieval_batch import RETRIEVAL_BATCH
@@ -14,7 +15,7 @@ from benchmarks.speed.groups.retrieval_metrics import RETRIEVAL_METRICS
 
 __all__ = ["GROUPS", "find_group"]
 
-GROUPS = (ONE_LIST, RETRIEVAL_BATCH, PREVIOUS_WEIGHTS, RANKING, RETRIEVAL_METRICS, NDCG, AP, IMPORTING)
+GROUPS = (ONE_LIST, RETRIEVAL_BATCH, PREVIOUS_WEIGHTS, RANKING, RETRIEVAL_METRICS, NDCG, AP, PAP, IMPORTING)
 
 
 def find_group(key: str) -> Group:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rankwise.cli.scores import read_file
 from rankwise.data import Scores
-from rankwise.metrics import Evaluation, create_metric, evaluate
+from rankwise.metrics import Evaluation, evaluate_grades
 
 __all__ = ["Columns", "by_group", "default_metrics", "judge", "open_scores", "same_items"]
 
@@ -46,7 +46,7 @@ def default_metrics(scores: Scores) -> list[str]:
 
 
 def judge(scores: Scores, metrics: Sequence[str], *, bootstrap: int = 1000) -> Evaluation:
-    return evaluate(scores.scores, scores.labels, _checked(metrics), query_ids=scores.query_ids, bootstrap=bootstrap)
+    return evaluate_grades(scores.scores, scores.labels, metrics, query_ids=scores.query_ids, bootstrap=bootstrap)
 
 
 def by_group(scores: Scores) -> Iterator[tuple[str, Scores]]:
@@ -73,12 +73,6 @@ def _select(scores: Scores, rows: Tensor) -> Scores:
         sample_ids=of(scores.sample_ids),
         features=of(scores.features),
     )
-
-
-def _checked(metrics: Sequence[str]) -> list[str]:
-    for name in metrics:
-        create_metric(name)
-    return list(metrics)
 
 
 def same_items(first: Scores, second: Scores, name: str) -> Scores:

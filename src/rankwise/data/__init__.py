@@ -13,8 +13,10 @@ from rankwise.data.interactions import (
 )
 from rankwise.data.letor import read_letor, read_letor_comments
 from rankwise.data.letor_folds import read_letor_folds, read_letor_split
+from rankwise.data.movielens_features import RatedFilms, cut_rated_films, read_rated_films
 from rankwise.data.multilabel import MultiLabel, read_extreme
 from rankwise.data.parts import Batch, Part, Split, cut_by_class
+from rankwise.data.scores import Scores, read_scores
 from rankwise.data.sparse import SparseRows
 from rankwise.data.splits import cut_by_query, cut_stratified, folds_by_query, join_parts
 from rankwise.data.tables import Table, read_table
@@ -25,12 +27,14 @@ __all__ = [
     "Interactions",
     "MultiLabel",
     "Part",
+    "RatedFilms",
     "Scores",
     "SparseRows",
     "Split",
     "Table",
     "cut_by_class",
     "cut_by_query",
+    "cut_rated_films",
     "cut_stratified",
     "find_data",
     "folds_by_query",
@@ -47,7 +51,7 @@ __all__ = [
     "read_letor_folds",
     "read_letor_split",
     "read_movielens",
+    "read_rated_films",
     "read_scores",
     "read_table",
 ]
-from rankwise.data.scores import Scores, read_scores

@@ -13,6 +13,8 @@ from rankwise.losses.combined import Combined
 from rankwise.losses.embedding import EmbeddingLoss
 from rankwise.losses.listwise import ListwiseCELoss
 from rankwise.losses.ndcg import NDCGLoss
+from rankwise.losses.pap import PApLoss
+from rankwise.losses.pap_margins import PApMargins, pap_margins
 from rankwise.losses.priors import GroupPrior, Prior, PriorSchedule, class_prior, data_prior
 from rankwise.losses.rivals import BalancedCrossEntropyLoss, CrossEntropyLoss
 from rankwise.losses.semi_variance import SemiVariance
@@ -34,6 +36,8 @@ __all__ = [
     "ListStatistics",
     "ListwiseCELoss",
     "NDCGLoss",
+    "PApLoss",
+    "PApMargins",
     "Prior",
     "PriorSchedule",
     "SemiVariance",
@@ -43,6 +47,7 @@ __all__ = [
     "class_prior",
     "create_loss",
     "data_prior",
+    "pap_margins",
 ]
 
 LOSSES: Registry[LossRecord] = Registry("loss")

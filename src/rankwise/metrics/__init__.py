@@ -15,6 +15,7 @@ from rankwise.metrics.compare import Comparison, compare
 from rankwise.metrics.compare_items import compare_items
 from rankwise.metrics.evaluate import Evaluation, evaluate
 from rankwise.metrics.first import hit_rate, reciprocal_rank
+from rankwise.metrics.grades import evaluate_grades
 from rankwise.metrics.metric import Metric
 from rankwise.metrics.names import METRICS, create_metric
 from rankwise.metrics.ndcg import ndcg
@@ -57,6 +58,7 @@ __all__ = [
     "compare_items",
     "create_metric",
     "evaluate",
+    "evaluate_grades",
     "evaluate_retrieval",
     "hit_rate",
     "ndcg",

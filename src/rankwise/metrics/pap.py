@@ -84,8 +84,9 @@ def _pap(ranked: RankedLists, *, k: int | None) -> Tensor:
 def _warn_of_constant_scores(found: Positives) -> None:
     constant = found.tied & (found.size > found.count) & ((found.end - found.begin) == found.size[:, None]).any(1)
     if bool(constant.any()):
+        # Always the same words, so that Python says them once and not at every evaluation.
         warnings.warn(
-            f'scores: {int(constant.sum())} lists are constant; with ties="average" pAp@k calls that 0.5, '
+            'scores: there are lists of constant scores; with ties="average" pAp@k calls them 0.5, '
             "which can be more than a trained model reaches",
             stacklevel=2,
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rankwise.recipes.ltr import LTRRecipe
+from rankwise.recipes.pap import PApRecipe
 from rankwise.recipes.retrieval import RetrievalRecipe
 from rankwise.recipes.schema import Recipe
 from rankwise.recipes.tabular import TabularRecipe
@@ -10,5 +12,7 @@ __all__ = ["KINDS"]
 
 KINDS: dict[str, type[Recipe]] = {
     "tabular": TabularRecipe,
+    "ltr": LTRRecipe,
+    "pap": PApRecipe,
     "retrieval": RetrievalRecipe,
 }

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from rankwise.data import Batch, Part, Split
-from rankwise.losses import LOSSES, ListLoss, ListStatistics, SwitchLoss
-from rankwise.metrics import create_metric, evaluate
-from rankwise.models import MLPScorer
+from rankwise.losses import LOSSES, ListLoss, ListStatistics, SwitchLoss, create_loss
+from rankwise.metrics import Evaluation, evaluate_grades
+from rankwise.models import MLPScorer, scaled
 from rankwise.samplers import QueryBatchSampler
 from rankwise.tasks.batches import batches_of, predict_all
 
@@ -29,6 +29,7 @@ class LTRTask:
         loss: a registered name, see `rankwise list losses`.
         loss_options: options of that loss.
         hidden: the widths of the hidden layers of the scorer.
+        scaling: of the features, see `rankwise.models.Scaling`; learned from the training part, kept in the model.
         queries: queries in every batch; those without a relevant row are left out.
         relevant, irrelevant: rows of each query in a batch; None takes all. With both None batches hold whole lists;
             otherwise a loss that can reckon with whole lists is told their sizes and ideal DCGs.
@@ -49,6 +50,7 @@ class LTRTask:
     loss: str
     loss_options: Mapping[str, Any] = field(default_factory=dict)
     hidden: Sequence[int] = (64,)
+    scaling: str = "none"
     queries: int = 32
     relevant: int | None = None
     irrelevant: int | None = None
@@ -57,11 +59,15 @@ class LTRTask:
     metrics: Sequence[str] = ("ndcg@10", "ndcg@5", "map")
 
     @property
+    def features(self) -> int:
+        return self.data.train.features.shape[1]
+
+    @property
     def metric(self) -> str:
         return self.metrics[0]
 
     def build_model(self) -> nn.Module:
-        return MLPScorer(self.data.train.features.shape[1], hidden=self.hidden)
+        return scaled(MLPScorer(self.features, hidden=self.hidden), self.data.train.features, self.scaling)
 
     def build_loss(self) -> nn.Module:
         loss = self._loss(self.loss, self.loss_options)
@@ -92,21 +98,20 @@ class LTRTask:
         return predict_all(model, self.data.part(part).features)
 
     def evaluate(self, model: nn.Module, part: str) -> dict[str, float]:
-        scores, rows = self.predict(model, part), self.data.part(part)
-        means: dict[str, float] = {}
-        for kind, labels in (("grades", rows.labels), ("binary", (rows.labels > 0).long())):
-            names = [name for name in self.metrics if create_metric(name).record.labels == kind]
-            if names:
-                means |= evaluate(scores, labels, names, query_ids=_query_ids(rows), bootstrap=0).means
-        return means
+        return self.judge(model, part).means
+
+    def judge(self, model: nn.Module, part: str, *, bootstrap: int = 0) -> Evaluation:
+        rows = self.data.part(part)
+        return evaluate_grades(
+            self.predict(model, part), rows.labels, self.metrics, query_ids=_query_ids(rows), bootstrap=bootstrap
+        )
 
     def _loss(self, name: str, options: Mapping[str, Any]) -> ListLoss:
-        build = LOSSES.get(name).build
         whole = self.relevant is None and self.irrelevant is None
-        if not whole and "statistics" in inspect.signature(build).parameters:
+        if not whole and "statistics" in inspect.signature(LOSSES.get(name).build).parameters:
             rows = self.data.train
             options = {"statistics": ListStatistics(rows.labels, _query_ids(rows)), **options}
-        loss: ListLoss = build(**options)
+        loss: ListLoss = create_loss(name, **options)
         return loss
 
 

@@ -5,6 +5,7 @@ from rankwise.training.chunks import InChunks
 from rankwise.training.devices import Place, make_fabric
 from rankwise.training.history import History, Run, Step
 from rankwise.training.interrupts import Interrupted
+from rankwise.training.linear import LinearRun, fit_linear
 from rankwise.training.loop import fit
 from rankwise.training.optimisers import adamw, constant, cosine, sgd, steps_down, warmed_up
 from rankwise.training.previous import PreviousWeights
@@ -16,6 +17,7 @@ __all__ = [
     "History",
     "InChunks",
     "Interrupted",
+    "LinearRun",
     "Outcome",
     "Place",
     "PreviousWeights",
@@ -28,6 +30,7 @@ __all__ = [
     "constant",
     "cosine",
     "fit",
+    "fit_linear",
     "make_fabric",
     "read_checkpoint",
     "sgd",

@@ -1,0 +1,49 @@
+"""Graded labels for metrics of both kinds: those of grades take them as they are, the others see what is relevant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rankwise.checks import check_tensor
+from rankwise.metrics.evaluate import Evaluation, evaluate
+from rankwise.metrics.names import create_metric
+
+__all__ = ["evaluate_grades"]
+
+
+def evaluate_grades(
+    scores: object, grades: object, metrics: Sequence[str], *, query_ids: object = None, bootstrap: int = 1000
+) -> Evaluation:
+    """`evaluate` of graded labels: an item of a grade above 0 is relevant for metrics of binary labels.
+
+    Args:
+        scores, grades, query_ids: see `evaluate`.
+        metrics: names of either kind, in any order.
+        bootstrap: number of replicates for the intervals; 0 gives none.
+
+    Example:
+        >>> found = evaluate_grades([0.9, 0.5, 0.1], [2, 0, 1], ["ndcg", "ap"], bootstrap=0)
+        >>> {name: round(mean, 3) for name, mean in found.means.items()}
+        {'ndcg': 0.964, 'ap': 0.833}
+    """
+    labels = check_tensor("grades", grades)
+    kinds = {name: create_metric(name).record.labels for name in metrics}
+    found = [
+        evaluate(scores, values, names, query_ids=query_ids, bootstrap=bootstrap)
+        for kind, values in (("grades", labels), ("binary", (labels > 0).long()))
+        if (names := [name for name in metrics if kinds[name] == kind])
+    ]
+    if len(found) == 1:
+        return found[0]
+    first, second = found
+    order = {create_metric(name).name: None for name in metrics}
+    return Evaluation(
+        means={name: {**first.means, **second.means}[name] for name in order},
+        intervals={**first.intervals, **second.intervals},
+        per_query={name: {**first.per_query, **second.per_query}[name] for name in order},
+        query_ids=first.query_ids,
+        skipped={**first.skipped, **second.skipped},
+        tied=first.tied,
+        definitions={name: {**first.definitions, **second.definitions}[name] for name in order},
+        confidence=first.confidence,
+    )
