@@ -2,7 +2,7 @@
 
 One option is changed at a time from BASE; the learning rate is chosen on validation for each seed, and the first table
 shows that validation figure: no option was chosen with the test part in view. The second table shows the test figures
-of the defaults of the class, beside those of SOPRC and cross entropy, all with the same seeds, steps and learning rates.
+of the defaults of the class, beside those of SOPRC and cross entropy, all with the same seeds, steps and rates.
 
 - digits: retrieval, `load_digit_retrieval`, mAP, batches of 10 classes x 6.
 - mammography: 11,183 rows, 260 positive (the folder of real data is named by RANKWISE_DATA), AP, half of the rows to
