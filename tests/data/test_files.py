@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from rankwise.data import (
+    complete_lines,
+    extras,
     find_data,
     read_arff,
     read_extreme,
@@ -201,3 +203,23 @@ def test_without_a_named_folder_data_are_looked_for_beside_the_checkout(monkeypa
 def test_a_folder_without_ratings_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"expected u\.data, ratings\.dat or ratings\.csv"):
         read_movielens(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name, module", [("table", "polars"), ("interactions", "polars"), ("letor", "sklearn"), ("extreme", "sklearn")]
+)
+def test_a_missing_package_is_named(tmp_path, monkeypatch, name, module):
+    read, content = READERS[name]
+    path = tmp_path / "data.txt"
+    path.write_bytes(content.replace(b" 1:0.5", b""))
+    monkeypatch.setattr(extras, "find_spec", lambda name: None)
+    with pytest.raises(ModuleNotFoundError, match=rf"needs {module}: pip install 'rankwise\[data\]'"):
+        read(path)
+
+
+def test_complete_letor_lines_are_read_without_polars_too(tmp_path, monkeypatch):
+    path = tmp_path / "data.txt"
+    path.write_bytes(LETOR)
+    with_polars = read_letor(path)
+    monkeypatch.setattr(complete_lines, "find_spec", lambda name: None)
+    assert repr(read_letor(path)) == repr(with_polars)

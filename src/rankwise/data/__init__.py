@@ -1,6 +1,7 @@
 """Data sets and their parts."""
 
 from rankwise.data.arff import read_arff
+from rankwise.data.check import Finding, check_parts
 from rankwise.data.digits import load_digit_retrieval, load_eights
 from rankwise.data.find import find_data
 from rankwise.data.interactions import (
@@ -15,12 +16,14 @@ from rankwise.data.letor import read_letor, read_letor_comments
 from rankwise.data.letor_folds import read_letor_folds, read_letor_split
 from rankwise.data.multilabel import MultiLabel, read_extreme
 from rankwise.data.parts import Batch, Part, Split, cut_by_class
+from rankwise.data.reading import read_labelled
 from rankwise.data.sparse import SparseRows
 from rankwise.data.splits import cut_by_query, cut_stratified, folds_by_query, join_parts
 from rankwise.data.tables import Table, read_table
 
 __all__ = [
     "Batch",
+    "Finding",
     "InteractionSplit",
     "Interactions",
     "MultiLabel",
@@ -28,6 +31,7 @@ __all__ = [
     "SparseRows",
     "Split",
     "Table",
+    "check_parts",
     "cut_by_class",
     "cut_by_query",
     "cut_stratified",
@@ -41,6 +45,7 @@ __all__ = [
     "read_extreme",
     "read_interaction_lists",
     "read_interactions",
+    "read_labelled",
     "read_letor",
     "read_letor_comments",
     "read_letor_folds",

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from rankwise.data.cache import Cache
 from rankwise.data.complete_lines import parse_complete_lines
+from rankwise.data.extras import need
 from rankwise.data.files import (
     BLOCK_BYTES,
     LineBlock,
@@ -147,7 +148,8 @@ def _parse(
 def _parse_sparse_lines(
     path: Path, block: LineBlock, limit: int, with_queries: bool | None
 ) -> tuple[Any, _Numbers, _Ids]:
-    from sklearn.datasets import load_svmlight_file  # an extra: only those who read such files need it
+    need("sklearn", "reading sparse LETOR lines")
+    from sklearn.datasets import load_svmlight_file
 
     try:
         sparse, grades, query_ids = load_svmlight_file(
