@@ -47,6 +47,13 @@ def test_several_files_are_compared(capsys, tmp_path, table):
     assert re.search(r"warning +other/cells.csv +200 rows \(100 %\) with the features of a row of cells.csv", out)
 
 
+def test_classes_mean_the_same_in_every_file(capsys, tmp_path, table):
+    test = tmp_path / "test.csv"
+    test.write_text("a,b,y\n" + "".join(f"{row + 0.05},1,{'no' if row % 4 == 0 else 'yes'}\n" for row in range(200)))
+    assert main(["check-data", str(table), str(test)]) == 0
+    assert "labels: 0 (50 rows), 1 (150 rows); 75 % positive" in capsys.readouterr().out
+
+
 def test_letor_files_and_batches(capsys, tmp_path, table):
     path = tmp_path / "train.txt"
     path.write_text("".join(f"{row % 3} qid:{row // 5} 1:{row} 2:{row % 5}\n" for row in range(100)))

@@ -10,8 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rankwise.data import (
+    complete_lines,
+    extras,
     find_data,
     read_arff,
     read_extreme,
@@ -94,6 +98,29 @@ def test_a_bad_file_is_refused_by_its_path(tmp_path, read, content, change, mess
         return  # any bytes are lines with or without a comment
     with pytest.raises(ValueError, match=rf"{re.escape(str(path))}.*{message}"):
         read(path)
+
+
+pieces = st.sampled_from(
+    b"\n|\r| |,|:|\"|'|\0|\xff|nan|1e400|-|#|qid:|{|}|@data|?|99999999999999999999|true|0x1".split(b"|")
+)
+edits = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 3), st.one_of(pieces, st.binary(max_size=3))), max_size=4)
+
+
+@given(name=st.sampled_from(sorted(READERS)), edits=edits)
+@settings(max_examples=300)
+def test_any_damage_is_read_or_refused_by_path(tmp_path_factory, name, edits):
+    read, content = READERS[name]
+    damaged = bytearray(content)
+    for place, removed, added in edits:
+        damaged[place : place + removed] = added
+    path = tmp_path_factory.mktemp("damaged") / "data.txt"
+    path.write_bytes(bytes(damaged))
+    problem = ""
+    try:
+        read(path)
+    except ValueError as refused:
+        problem = str(refused)
+    assert not problem or str(path) in problem
 
 
 @readers
@@ -201,3 +228,23 @@ def test_without_a_named_folder_data_are_looked_for_beside_the_checkout(monkeypa
 def test_a_folder_without_ratings_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"expected u\.data, ratings\.dat or ratings\.csv"):
         read_movielens(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name, module", [("table", "polars"), ("interactions", "polars"), ("letor", "sklearn"), ("extreme", "sklearn")]
+)
+def test_a_missing_package_is_named(tmp_path, monkeypatch, name, module):
+    read, content = READERS[name]
+    path = tmp_path / "data.txt"
+    path.write_bytes(content.replace(b" 1:0.5", b""))
+    monkeypatch.setattr(extras, "find_spec", lambda name: None)
+    with pytest.raises(ModuleNotFoundError, match=rf"needs {module}: pip install 'rankwise\[data\]'"):
+        read(path)
+
+
+def test_complete_letor_lines_are_read_without_polars_too(tmp_path, monkeypatch):
+    path = tmp_path / "data.txt"
+    path.write_bytes(LETOR)
+    with_polars = read_letor(path)
+    monkeypatch.setattr(complete_lines, "find_spec", lambda name: None)
+    assert repr(read_letor(path)) == repr(with_polars)

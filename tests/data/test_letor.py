@@ -66,12 +66,16 @@ def test_a_longer_list_of_features_can_be_asked_for(tmp_path):
 def test_blocks_that_grow_wider_are_joined(tmp_path, monkeypatch):
     monkeypatch.setattr(letor, "CHUNK_BYTES", 24)
     monkeypatch.setattr(letor, "PIECE_BYTES", 16)
+    monkeypatch.setattr(letor, "SPARSE_LINES", 3)
     lines = [f"{row % 3} qid:{row // 4} {row % 7 + 1}:{row + 1}" for row in range(40)]
-    part = read_letor(write(tmp_path, "\n".join(lines).encode()), block_bytes=20)
     expected = torch.zeros(40, 7)
     expected[torch.arange(40), torch.arange(40) % 7] = torch.arange(40.0) + 1
-    assert torch.equal(part.features, expected)
-    assert part.query_ids.tolist() == [row // 4 for row in range(40)]
+    for block_bytes in (20, 100, 1000):
+        part = read_letor(write(tmp_path, "\n".join(lines).encode()), block_bytes=block_bytes)
+        assert torch.equal(part.features, expected)
+        assert part.query_ids.tolist() == [row // 4 for row in range(40)]
+    with pytest.raises(ValueError, match=r"line 41: .* got '1:x'"):
+        read_letor(write(tmp_path, "\n".join([*lines, "1 qid:1 1:x", *lines]).encode()))
 
 
 def test_grades_that_are_not_whole_stay(tmp_path):

@@ -176,6 +176,47 @@ class TestLabels:
         assert read_table(write(tmp_path, "q,a,y\n1,1,0\n1,2,2\n"), query="q").part.labels.tolist() == [0, 2]
 
 
+class TestLike:
+    """A table to test on means what the table to learn from means."""
+
+    def test_classes_and_columns_are_those_of_the_other_table(self, tmp_path):
+        train = read_table(write(tmp_path, GOOD))
+        # Here "no" is the rarer one, the columns stand in another order, and there is one more.
+        test = read_table(write(tmp_path, "cancer,more,round,size\nyes,9,1,2\nyes,9,3,4\nno,9,5,6\n"), like=train)
+        assert test.part.labels.tolist() == [1, 1, 0]
+        assert test.part.features.tolist() == [[2, 1], [4, 3], [6, 5]]
+        assert (test.classes, test.feature_names) == (train.classes, train.feature_names)
+        only = read_table(write(tmp_path, "size,round,cancer\n1,2,no\n"), like=train)
+        assert only.part.labels.tolist() == [0]
+
+    def test_numbers_stay_numbers(self, tmp_path):
+        train = read_table(write(tmp_path, "a,y\n1,0\n1,1\n1,2\n"))
+        assert read_table(write(tmp_path, "a,y\n1,0\n1,2\n"), like=train).part.labels.tolist() == [0, 2]
+        with pytest.raises(ValueError, match="column 'y', line 3: expected numbers, as in the other table"):
+            read_table(write(tmp_path, "a,y\n1,0\n1,x\n"), like=train)
+
+    def test_unknown_labels_are_refused_by_line(self, tmp_path):
+        train = read_table(write(tmp_path, GOOD))
+        with pytest.raises(ValueError, match=r"'cancer', line 2: expected labels of the other table \(no, yes\)"):
+            read_table(write(tmp_path, "size,round,cancer\n1,2,maybe\n"), like=train)
+
+    @pytest.mark.parametrize(
+        "labels, options, expected",
+        [("True,false", {}, [1, 0]), ("b,c", {"positive": "b"}, [1, 0])],
+    )
+    def test_truth_and_one_against_all(self, tmp_path, labels, options, expected):
+        rows = "1,true\n1,false\n" if not options else "1,a\n1,b\n1,c\n"
+        train = read_table(write(tmp_path, "a,y\n" + rows), **options)
+        content = "a,y\n" + "".join(f"1,{label}\n" for label in labels.split(","))
+        assert read_table(write(tmp_path, content), like=train).part.labels.tolist() == expected
+
+    def test_lists_of_the_same_name_have_the_same_id(self, tmp_path):
+        train = read_table(write(tmp_path, "q,a,y\nx,1,0\nz,1,1\n"), query="q")
+        test = read_table(write(tmp_path, "q,a,y\nw,1,0\nz,1,1\n"), query="q", like=train)
+        assert test.part.query_ids.tolist() == [2, 1]
+        assert test.query_names == ("x", "z", "w")
+
+
 MANY = "a,y\n" + "1,0\n" * 3000
 
 

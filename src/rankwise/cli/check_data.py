@@ -31,6 +31,7 @@ def show_check(
 ) -> int:
     """Print what is found in the files, the first of which is to be learned from; 1 if there are errors, else 0."""
     require("check-data", ("polars", "sklearn"), extra="data")
+    from rankwise.data import Table
     from rankwise.data.check import check_parts
     from rankwise.data.reading import read_labelled
 
@@ -41,7 +42,7 @@ def show_check(
         def advance(done: int, share: float) -> None:
             progress.update(bar, completed=done + share)
 
-        tables = {}
+        tables: dict[str, Table] = {}
         for done, (name, path) in enumerate(zip(names, files, strict=True)):
             progress.update(bar, description=f"reading {name}")
             with _wrong_columns_are_wrong_arguments():
@@ -53,6 +54,7 @@ def show_check(
                     positive=positive,
                     missing="keep" if missing == "report" else missing,
                     on_progress=partial(advance, done),
+                    like=tables.get(names[0]),
                 )
         progress.update(bar, description="looking")
         findings = check_parts(

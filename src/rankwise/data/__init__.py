@@ -1,6 +1,7 @@
 """Data sets and their parts."""
 
 from rankwise.data.arff import read_arff
+from rankwise.data.check import Finding, check_parts
 from rankwise.data.digits import load_digit_retrieval, load_eights
 from rankwise.data.find import find_data
 from rankwise.data.interactions import (
@@ -16,6 +17,7 @@ from rankwise.data.letor_folds import read_letor_folds, read_letor_split
 from rankwise.data.movielens_features import RatedFilms, cut_rated_films, read_rated_films
 from rankwise.data.multilabel import MultiLabel, read_extreme
 from rankwise.data.parts import Batch, Part, Split, cut_by_class
+from rankwise.data.reading import read_labelled
 from rankwise.data.scores import Scores, read_scores
 from rankwise.data.sparse import SparseRows
 from rankwise.data.splits import cut_by_query, cut_stratified, folds_by_query, join_parts
@@ -23,6 +25,7 @@ from rankwise.data.tables import Table, read_table
 
 __all__ = [
     "Batch",
+    "Finding",
     "InteractionSplit",
     "Interactions",
     "MultiLabel",
@@ -32,6 +35,7 @@ __all__ = [
     "SparseRows",
     "Split",
     "Table",
+    "check_parts",
     "cut_by_class",
     "cut_by_query",
     "cut_rated_films",
@@ -46,6 +50,7 @@ __all__ = [
     "read_extreme",
     "read_interaction_lists",
     "read_interactions",
+    "read_labelled",
     "read_letor",
     "read_letor_comments",
     "read_letor_folds",

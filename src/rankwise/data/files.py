@@ -48,6 +48,12 @@ class LineBlock:
         for offset, line in enumerate(self.text.split(b"\n")):
             yield self.first_line + offset, line.removesuffix(b"\r")
 
+    def split(self, count: int) -> Iterator[LineBlock]:
+        """The same lines in blocks of at most `count`."""
+        lines = self.text.split(b"\n")
+        for start in range(0, len(lines), count):
+            yield LineBlock(b"\n".join(lines[start : start + count]), self.first_line + start)
+
 
 def check_file(path: str | Path) -> Path:
     """`path` if it is a file with something in it."""

@@ -98,6 +98,8 @@ def _first_fields(path: Path, separator: str | None) -> tuple[str, list[str]]:
         bad_line(path, 1, "the names of the columns or numbers", "an empty line")
     if separator is None:
         separator = max("\t;,", key=text.count)
+    if "\r" in text:
+        bad_line(path, 1, "lines that end with a newline", "a carriage return within the line")
     fields = next(csv.reader([text.replace(separator, separator[:1])], delimiter=separator[:1]))
     return separator, [field.strip() for field in fields]
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from rankwise.checks import check_choice
 from rankwise.data.columns import LINE, find_column, names_and_codes, read_numbers, refuse_cells, refuse_missing
+from rankwise.data.extras import need
 from rankwise.data.files import LineBlock, bad_line, check_file, read_line_blocks
 from rankwise.data.frames import read_frame
 
@@ -100,7 +101,8 @@ def read_interactions(
         >>> clicks.users.tolist(), clicks.items.tolist(), clicks.ratings.tolist(), clicks.user_names
         ([0, 1, 0], [0, 1, 1], [5.0, 3.0, 4.0], ('ann', 'bob'))
     """
-    import polars as pl  # an extra: only those who read tables need it
+    need("polars", "reading interactions")
+    import polars as pl
 
     check_choice("header", header, ("auto", "yes", "no"))
     path = check_file(path)

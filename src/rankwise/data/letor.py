@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from rankwise.data.cache import Cache
 from rankwise.data.complete_lines import parse_complete_lines
+from rankwise.data.extras import need
 from rankwise.data.files import (
     BLOCK_BYTES,
     LineBlock,
@@ -29,13 +30,13 @@ __all__ = ["read_letor", "read_letor_comments"]
 
 MOST_FEATURES = 100_000  # a larger index is a mistake or data too wide to be held densely
 PIECE_BYTES = 8 << 20
+SPARSE_LINES = 5_000  # scikit-learn's time grows with the square of the lines with a qid that it gets at once
 CHUNK_BYTES = 64 << 20  # large enough that the system takes a chunk back as soon as it is freed
 LINE = "`grade qid:number index:value ...` with indices from 1 that increase"
 
 _Floats = NDArray[np.float32]
 _Numbers = NDArray[np.float64]
 _Ids = NDArray[np.int64]
-_Block = tuple[Iterator[_Floats], _Numbers, _Ids]
 
 
 def read_letor(
@@ -121,13 +122,18 @@ def _parse(
     queries: list[_Ids] = []
     with_queries: bool | None = None
     for block in read_line_blocks(path, block_bytes=block_bytes, on_progress=on_progress):
-        pieces, grades, query_ids = _parse_block(path, block, limit, with_queries)
-        if len(grades):
-            with_queries = len(query_ids) > 0
-        for piece in pieces:
-            rows.add(piece)
-        labels.append(grades)
-        queries.append(query_ids)
+        complete = parse_complete_lines(block.text)
+        if complete is not None and complete[0].shape[1] > limit:
+            complete = None
+        for lines in [block] if complete else block.split(SPARSE_LINES):
+            values, grades, query_ids = complete or _parse_sparse_lines(path, lines, limit, with_queries)
+            _check_lines(path, lines, limit, with_queries, values, grades, query_ids)
+            if len(grades):
+                with_queries = len(query_ids) > 0
+            for piece in _dense_pieces(values):
+                rows.add(piece)
+            labels.append(grades)
+            queries.append(query_ids)
     if not sum(map(len, labels)):
         raise ValueError(f"{path}: expected lines {LINE}, got none")
     grades = np.concatenate(labels)
@@ -139,24 +145,11 @@ def _parse(
     }
 
 
-def _parse_block(path: Path, block: LineBlock, limit: int, with_queries: bool | None) -> _Block:
-    complete = parse_complete_lines(block.text)
-    if complete is not None and complete[0].shape[1] <= limit:
-        values, grades, query_ids = complete
-        pieces, finite = iter([values]), np.isfinite(values).all()
-    else:
-        sparse, grades, query_ids = _parse_sparse_lines(path, block, limit, with_queries)
-        pieces, finite = _dense_pieces(sparse), np.isfinite(sparse.data).all()
-    expected_queries = 0 if with_queries is False or (with_queries is None and not len(query_ids)) else len(grades)
-    if len(query_ids) != expected_queries or not (finite and np.isfinite(grades).all()):
-        _find_bad_line(path, block, limit, with_queries)
-    return pieces, grades, query_ids
-
-
 def _parse_sparse_lines(
     path: Path, block: LineBlock, limit: int, with_queries: bool | None
 ) -> tuple[Any, _Numbers, _Ids]:
-    from sklearn.datasets import load_svmlight_file  # an extra: only those who read such files need it
+    need("sklearn", "reading sparse LETOR lines")
+    from sklearn.datasets import load_svmlight_file
 
     try:
         sparse, grades, query_ids = load_svmlight_file(
@@ -169,11 +162,31 @@ def _parse_sparse_lines(
     return sparse, grades.astype(np.float64), query_ids.astype(np.int64)
 
 
-def _dense_pieces(sparse: Any) -> Iterator[_Floats]:
-    """A sparse matrix in pieces of a few rows: short lines of a wide file would make a block too large to hold."""
-    rows = max(PIECE_BYTES // (4 * max(sparse.shape[1], 1)), 1)
-    for start in range(0, sparse.shape[0], rows):
-        yield sparse[start : start + rows].toarray()
+def _check_lines(
+    path: Path,
+    block: LineBlock,
+    limit: int,
+    with_queries: bool | None,
+    values: _Floats | Any,
+    grades: _Numbers,
+    query_ids: _Ids,
+) -> None:
+    if with_queries is None:
+        with_queries = len(query_ids) > 0
+    cells = values if isinstance(values, np.ndarray) else values.data
+    finite = bool(np.isfinite(cells).all()) and bool(np.isfinite(grades).all())
+    if len(query_ids) != (len(grades) if with_queries else 0) or not finite:
+        _find_bad_line(path, block, limit, with_queries)
+
+
+def _dense_pieces(values: _Floats | Any) -> Iterator[_Floats]:
+    """Rows, or a sparse matrix in pieces of a few rows: short lines of a wide file would need too much at once."""
+    if isinstance(values, np.ndarray):
+        yield values
+        return
+    rows = max(PIECE_BYTES // (4 * max(values.shape[1], 1)), 1)
+    for start in range(0, values.shape[0], rows):
+        yield values[start : start + rows].toarray()
 
 
 def _find_bad_line(path: Path, block: LineBlock, limit: int, with_queries: bool | None) -> NoReturn:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from rankwise.data.extras import need
 from rankwise.data.files import LineBlock, Progress, bad_line, check_file, is_finite_number, read_line_blocks
 from rankwise.data.sparse import SparseRows
 
@@ -104,7 +105,8 @@ def _sizes(path: Path, head: bytes) -> tuple[int, int, int]:
 
 
 def _parse_block(path: Path, block: LineBlock, sizes: tuple[int, int, int]) -> tuple[Any, list[tuple[float, ...]]]:
-    from sklearn.datasets import load_svmlight_file  # an extra: only those who read such files need it
+    need("sklearn", "reading this format")
+    from sklearn.datasets import load_svmlight_file
 
     try:
         sparse, labels = load_svmlight_file(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rankwise.data.files import Progress, check_file, read_line_blocks
 from rankwise.data.letor import read_letor
+from rankwise.data.splits import same_width
 from rankwise.data.tables import Table, read_table
 
 __all__ = ["is_letor", "read_labelled"]
@@ -36,6 +37,7 @@ def read_labelled(
     missing: str = "error",
     cache: str | Path | None = None,
     on_progress: Progress | None = None,
+    like: Table | None = None,
 ) -> Table:
     """Read a table (`read_table`) or a LETOR file (`read_letor`), whichever it is; the arguments are theirs.
 
@@ -48,9 +50,12 @@ def read_labelled(
         ('1', '2')
     """
     if not is_letor(path):
-        return read_table(path, label=label, query=query, drop=drop, positive=positive, missing=missing)
+        return read_table(path, label=label, query=query, drop=drop, positive=positive, missing=missing, like=like)
     given = {"label": label != -1, "query": query is not None, "drop": bool(drop), "positive": positive is not None}
     if wrong := [name for name, is_given in given.items() if is_given]:
         raise ValueError(f"{wrong[0]}: expected nothing, as {path} is a LETOR file and has no named columns")
+    # Files of one collection may never name its last features: those are 0 then.
     part = read_letor(path, cache=cache, on_progress=on_progress)
+    if like is not None:
+        part = same_width([part, like.part])[0]
     return Table(part, tuple(str(place + 1) for place in range(part.features.shape[1])), "grade")

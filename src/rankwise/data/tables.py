@@ -13,9 +13,11 @@ from torch import Tensor
 
 from rankwise.checks import check_choice
 from rankwise.data.columns import LINE, find_column, read_numbers, refuse_cells, refuse_missing, strip_text
+from rankwise.data.extras import need
 from rankwise.data.files import LARGEST, check_file
 from rankwise.data.frames import read_frame
 from rankwise.data.groups import find_group_file, query_ids_beside
+from rankwise.data.labels import read_known_labels, read_labels
 from rankwise.data.parts import Part
 from rankwise.registry import nearest
 
@@ -54,6 +56,7 @@ def read_table(
     positive: str | None = None,
     missing: str = "error",
     header: str = "auto",
+    like: Table | None = None,
 ) -> Table:
     """Read a table from a CSV, TSV, Parquet or npz file; CSV and TSV may be compressed by gzip or xz.
 
@@ -73,6 +76,8 @@ def read_table(
             the column; "keep" leaves NaN, for a look at the data. Missing labels and query ids are always refused.
         header: "yes" if the first line holds the names of the columns, "no" if it does not (they are called
             `column 1`, `column 2`, ... then), "auto" takes it for names if none of its fields is a number.
+        like: the table to learn from, when this is one to test on: the same columns and the same classes are read,
+            and lists with the same name get the same id. `label`, `features` and `positive` are taken from there.
 
     Example:
         >>> import tempfile
@@ -83,11 +88,14 @@ def read_table(
         >>> table.part.labels.tolist(), table.classes, table.feature_names
         ([0, 1, 0], ('no', 'yes'), ('size', 'round'))
     """
-    import polars as pl  # an extra: only those who read tables need it
+    need("polars", "reading a table")
+    import polars as pl
 
     check_choice("missing", missing, ("error", "median", "keep"))
     check_choice("header", header, ("auto", "yes", "no"))
     path = check_file(path)
+    if like is not None:
+        label, features = like.label_name, like.feature_names
     frame = read_frame(path, header=header, line=LINE)
     frame = frame.filter(~pl.all_horizontal(pl.exclude(LINE).is_null()))
     if not len(frame):
@@ -106,10 +114,13 @@ def read_table(
         raise ValueError(f"{path}: expected at least one column of features, got none besides the label {label_name!r}")
     if unfit := [name for name in chosen if name not in kept]:
         raise ValueError(f"features: expected columns that are not the label, the query or dropped, got {unfit[0]!r}")
-    query_ids, query_names = (None, None) if query is None else _queries(path, frame, query)
+    query_ids, query_names = (None, None) if query is None else _queries(path, frame, query, like)
     values = _features(path, frame, chosen, missing)
     has_lists = query is not None or find_group_file(path) is not None
-    labels, classes = _labels(path, frame, label_name, positive, as_numbers=has_lists)
+    if like is None:
+        labels, classes = read_labels(path, frame, label_name, positive, as_numbers=has_lists)
+    else:
+        labels, classes = read_known_labels(path, frame, label_name, like.classes), like.classes
     query_ids = query_ids_beside(path, len(frame), query_ids)
     return Table(Part(values, labels, query_ids), tuple(chosen), label_name, classes, query_names)
 
@@ -136,55 +147,18 @@ def _features(path: Path, frame: pl.DataFrame, names: list[str], missing: str) -
     return torch.from_numpy(values)
 
 
-def _labels(
-    path: Path, frame: pl.DataFrame, name: str, positive: str | None, *, as_numbers: bool
-) -> tuple[Tensor, tuple[str, ...] | None]:
-    import polars as pl
-
-    refuse_missing(path, frame, name)
-    text = strip_text(frame[name].cast(pl.String)).str.strip_chars("'\"").alias("word")
-    kinds = text.value_counts().sort("count", "word", descending=[True, False])
-    words: list[str] = kinds["word"].to_list()
-    numeric = text.cast(pl.Float64, strict=False)
-    all_numbers = numeric.null_count() == 0 and bool(numeric.is_finite().all())
-    if positive is not None and positive not in words:
-        raise ValueError(f"positive: {path} has no label {positive!r}{nearest(positive, words[:20])}")
-    if positive is None and all_numbers and (as_numbers or len(words) != 2 or set(numeric.unique()) == {0.0, 1.0}):
-        values = numeric.to_numpy()
-        whole = bool((values == np.rint(values)).all()) and bool((np.abs(values) < 2**53).all())
-        return torch.from_numpy(values.astype(np.int64 if whole else np.float32)), None
-    truth = text.str.to_lowercase()
-    if positive is None and bool(truth.is_in(["false", "true"]).all()):
-        return torch.from_numpy((truth == "true").to_numpy().astype(np.int64)), ("false", "true")
-    if positive is not None and len(words) != 2:
-        # One kind against all the others.
-        return torch.from_numpy((text == positive).to_numpy().astype(np.int64)), (f"not {positive}", positive)
-    if len(words) == 2:
-        # The rarer one; of two equally frequent ones the later in the alphabet ("1" after "-1", "yes" after "no").
-        rarer = words[-1] if positive is None else positive
-        other = next(word for word in words if word != rarer)
-        return torch.from_numpy((text == rarer).to_numpy().astype(np.int64)), (other, rarer)
-    if len(words) > max(len(frame) // 2, 20):
-        raise ValueError(
-            f"{path}, column {name!r}: expected labels, got {len(words)} different words in {len(frame)} rows such as "
-            f"{words[0]!r}; name the label column with label="
-        )
-    words = sorted(words)
-    codes = text.replace_strict(words, range(len(words)), return_dtype=pl.Int64)
-    return torch.from_numpy(codes.to_numpy().copy()), tuple(words)
-
-
-def _queries(path: Path, frame: pl.DataFrame, name: str) -> tuple[Tensor, tuple[str, ...] | None]:
+def _queries(path: Path, frame: pl.DataFrame, name: str, like: Table | None) -> tuple[Tensor, tuple[str, ...] | None]:
     """Whole numbers as they are; text as 0, 1, 2, ... in the order in which it first appears."""
     import polars as pl
 
     refuse_missing(path, frame, name)
     column = frame[name]
-    if column.dtype.is_integer():
+    known = None if like is None else like.query_names
+    if known is None and column.dtype.is_integer():
         numbers = column.cast(pl.Int64, strict=False)
         if numbers.null_count() == 0:
             return torch.from_numpy(numbers.to_numpy().copy()), None
     text = strip_text(column.cast(pl.String))
-    words = text.unique(maintain_order=True).to_list()
+    words = list(dict.fromkeys([*(known or ()), *text.unique(maintain_order=True)]))
     codes = text.replace_strict(words, range(len(words)), return_dtype=pl.Int64)
     return torch.from_numpy(codes.to_numpy().copy()), tuple(words)
