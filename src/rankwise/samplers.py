@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import BatchSampler
 
-from rankwise.checks import check_choice, check_ids, check_labels, check_tensor
+from rankwise.checks import check_choice, check_count, check_ids, check_labels, check_tensor
 from rankwise.registry import Registry, SamplerRecord
 
 __all__ = ["SAMPLERS", "BinaryBatchSampler", "ClassBatchSampler", "SeededBatchSampler", "create_sampler"]
@@ -80,7 +80,7 @@ class SeededBatchSampler(BatchSampler):
         self.drop_last = drop_last
         # Not self: a trainer that finds `set_epoch` there would call it with its own count and undo a loaded state.
         self.sampler = range(items)
-        self.seed = _check_count("seed", seed, least=0)
+        self.seed = check_count("seed", seed, least=0)
         self._share = _check_share_of(rank, world_size)
         self._items = items
         self._batches = batches
@@ -100,7 +100,7 @@ class SeededBatchSampler(BatchSampler):
 
     def set_epoch(self, epoch: int) -> None:
         """Say which epoch the next pass is. Naming the epoch of a loaded state again keeps its place in it."""
-        epoch = _check_count("epoch", epoch, least=0)
+        epoch = check_count("epoch", epoch, least=0)
         if epoch != self._epoch or self._finished:
             self._begin(epoch)
 
@@ -121,7 +121,7 @@ class SeededBatchSampler(BatchSampler):
             batch: how many batches of the epoch the training has used; by default those this sampler gave out. A
                 DataLoader with workers reads ahead, so with one the training loop must count and say it.
         """
-        done = self._done if batch is None else _check_count("batch", batch, least=0)
+        done = self._done if batch is None else check_count("batch", batch, least=0)
         return {
             "seed": self.seed,
             "epoch": self._epoch,
@@ -208,7 +208,7 @@ class BinaryBatchSampler(SeededBatchSampler):
         if batches is None:
             self._negatives_in_epoch = len(self._negative_items)
         else:
-            self._negatives_in_epoch = _check_count("batches", batches, least=1) * self.negatives
+            self._negatives_in_epoch = check_count("batches", batches, least=1) * self.negatives
         super().__init__(
             items=len(wanted),
             batches=_number_of_batches(self._negatives_in_epoch, self.negatives, drop_last),
@@ -275,7 +275,7 @@ class ClassBatchSampler(SeededBatchSampler):
         world_size: int | None = None,
     ) -> None:
         of_items = check_ids("labels", _check_item_labels(labels)).numpy()
-        self.samples_per_class = _check_count("samples_per_class", samples_per_class, least=1)
+        self.samples_per_class = check_count("samples_per_class", samples_per_class, least=1)
         self.short_classes = check_choice("short_classes", short_classes, SHORT_CLASSES)
         self._items_of_class = _group(of_items, self.samples_per_class, self.short_classes)
         self.classes = _check_at_most("classes", classes, len(self._items_of_class), "classes to draw from")
@@ -284,7 +284,7 @@ class ClassBatchSampler(SeededBatchSampler):
             rounds = -(-drawn // (len(self._items_of_class) * self.samples_per_class))
             self._visits = rounds * len(self._items_of_class)
         else:
-            self._visits = _check_count("batches", batches, least=1) * self.classes
+            self._visits = check_count("batches", batches, least=1) * self.classes
         super().__init__(
             items=len(of_items),
             batches=_number_of_batches(self._visits, self.classes, drop_last),
@@ -377,16 +377,8 @@ def _check_item_labels(labels: object) -> Tensor:
     return tensor
 
 
-def _check_count(name: str, value: int, *, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise TypeError(f"{name}: expected a whole number of at least {least}, got {value!r}")
-    if value < least:
-        raise ValueError(f"{name}: expected a whole number of at least {least}, got {value}")
-    return int(value)
-
-
 def _check_at_most(name: str, value: int, available: int, what: str) -> int:
-    count = _check_count(name, value, least=1)
+    count = check_count(name, value, least=1)
     if count > available:
         raise ValueError(f"{name}: expected at most the number of {what}, {available}, got {count}")
     return count
@@ -398,8 +390,8 @@ def _check_share_of(rank: int | None, world_size: int | None) -> tuple[int, int]
     if rank is None or world_size is None:
         missing = "rank" if rank is None else "world_size"
         raise ValueError(f"{missing}: expected rank and world_size together or neither, got None")
-    world_size = _check_count("world_size", world_size, least=1)
-    rank = _check_count("rank", rank, least=0)
+    world_size = check_count("world_size", world_size, least=1)
+    rank = check_count("rank", rank, least=0)
     if rank >= world_size:
         raise ValueError(f"rank: expected less than world_size={world_size}, got {rank}")
     return rank, world_size
@@ -410,7 +402,7 @@ def _check_state(state: Mapping[str, int], *, batches: int, items: int) -> dict[
     missing = [name for name in names if name not in state]
     if missing:
         raise ValueError(f"state_dict: expected {', '.join(names)}, got no {', '.join(missing)}")
-    new = {name: _check_count(name, state[name], least=0) for name in names}
+    new = {name: check_count(name, state[name], least=0) for name in names}
     for name, own in (("items", items), ("batches", batches)):
         if new[name] != own:
             raise ValueError(f"state_dict: expected {name}={own} as in this sampler, got {new[name]}")

@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 
 from rankwise.audit.exact import BatchAP, ExactAUPRC
-from rankwise.audit.steps import Steps, check_count
-from rankwise.checks import check_share
+from rankwise.audit.steps import Steps
+from rankwise.checks import check_count, check_share
 from rankwise.metrics import average_precision
 
 __all__ = ["DISTRIBUTIONS", "PRIOR", "RATES", "Case", "Distribution", "Simulation", "simulate"]
