@@ -199,8 +199,8 @@ def _losses(pools: Pools) -> dict[str, ListLoss]:
     return {
         **_exact(pools),
         "AUPRCLoss, true prior": AUPRCLoss(GroupPrior(pools.priors)).double(),
-        "AUPRCLoss, prior 0.1": AUPRCLoss().double(),
-        "StableAPLoss, rho 0.1": StableAPLoss().double(),
+        "AUPRCLoss, defaults": AUPRCLoss().double(),
+        "StableAPLoss, defaults": StableAPLoss().double(),
     }
 
 
