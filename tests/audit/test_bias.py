@@ -72,8 +72,8 @@ def test_nothing_is_off_when_a_batch_is_all_the_data():
 
 def test_the_plain_loss_is_too_small_with_too_many_positives_and_too_large_with_too_few():
     scores, labels = made_up(8000, 1600)
-    many = bias(scores, labels, positives=200, negatives=200, repeats=20).estimates
-    few = bias(scores, labels, positives=20, negatives=380, repeats=20).estimates
+    many = bias(scores, labels, positives=400, negatives=400, repeats=40).estimates
+    few = bias(scores, labels, positives=40, negatives=760, repeats=40).estimates
     assert many[0].bias < -0.15
     assert few[0].bias > 0.15
     assert abs(many[1].bias) < 0.03
@@ -107,6 +107,7 @@ def test_every_list_counts_with_its_own_prior():
     queries = torch.cat([queries, torch.full((5,), 9)])
     found = bias(scores, labels, query_ids=queries, positives=50, negatives=50, repeats=20)
     assert (found.lists, found.left_out) == (4, 1)
+    assert "1 list without both labels left out" in found.sentence
     expected = 1 - float(average_precision(scores, labels, query_ids=queries))
     assert found.truth == pytest.approx(expected)
     assert abs(found.estimates[1].bias) < abs(found.estimates[0].bias) / 3

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from rankwise.audit.exact import BatchAP, ExactAUPRC
-from rankwise.audit.pools import Pools, make_pools
-from rankwise.audit.steps import Steps, check_count
+from rankwise.audit.pools import Pools, make_pools, tell_left_out
+from rankwise.audit.steps import Steps
+from rankwise.checks import check_count
 from rankwise.losses import AUPRCLoss, GroupPrior, ListLoss, StableAPLoss
 
 __all__ = ["Bias", "Composition", "Estimate", "bias"]
@@ -92,7 +93,7 @@ class Bias:
         if self.larger:
             last = self.larger[-1]
             text += f"; batches of {last.positives + last.negatives} bring it to {last.corrected_bias:+.3f}"
-        return text + "."
+        return f"{text}{tell_left_out(self.left_out)}."
 
 
 def bias(
@@ -198,8 +199,8 @@ def _losses(pools: Pools) -> dict[str, ListLoss]:
     return {
         **_exact(pools),
         "AUPRCLoss, true prior": AUPRCLoss(GroupPrior(pools.priors)).double(),
-        "AUPRCLoss, prior 0.1": AUPRCLoss().double(),
-        "StableAPLoss, rho 0.1": StableAPLoss().double(),
+        "AUPRCLoss, defaults": AUPRCLoss().double(),
+        "StableAPLoss, defaults": StableAPLoss().double(),
     }
 
 

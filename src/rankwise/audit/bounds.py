@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rankwise.audit.pools import make_pools
+from rankwise.audit.pools import make_pools, tell_left_out
 from rankwise.audit.steps import Steps
 from rankwise.checks import check_positive
 from rankwise.losses import AUPRCLoss, ListLoss, StableAPLoss
@@ -65,7 +65,7 @@ class Bounds:
             text += f", and at tau = {tightest.tau:g} by only {tightest.soprc - self.truth:.3f}"
         if usual.stable >= 1:
             text += "; the bound of stable AP is above 1 and thus says nothing here"
-        return text + "."
+        return f"{text}{tell_left_out(self.left_out)}."
 
 
 def bounds(

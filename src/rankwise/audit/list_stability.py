@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from rankwise.audit.stability import PLAIN, SOPRC, STABLE, slope
-from rankwise.audit.steps import Steps, check_count
-from rankwise.checks import check_finite, check_labels, check_positive, check_same_shape, check_tensor
+from rankwise.audit.steps import Steps
+from rankwise.checks import check_count, check_finite, check_labels, check_positive, check_same_shape, check_tensor
 from rankwise.losses import AUPRCLoss, ListLoss, StableAPLoss
 from rankwise.metrics import average_precision
 

@@ -11,7 +11,7 @@ from rankwise.checks import check_labels
 from rankwise.lists import pack
 from rankwise.metrics import average_precision
 
-__all__ = ["Batches", "Pools", "make_pools"]
+__all__ = ["Batches", "Pools", "make_pools", "tell_left_out"]
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,11 @@ class Pools:
         place, mask = torch.cat(places, 1), torch.cat(masks, 1)
         labels = (torch.arange(place.shape[1]) < positives).long().expand_as(place)
         return Batches(self.scores[place].masked_fill(~mask, 0), labels, mask)
+
+
+def tell_left_out(count: int) -> str:
+    """The end of a sentence on lists that have no positive or no negative."""
+    return f" ({count} list{'s' if count > 1 else ''} without both labels left out)" if count else ""
 
 
 def make_pools(scores: object, labels: object, query_ids: object = None) -> Pools:

@@ -12,8 +12,9 @@ import torch
 from numpy.typing import NDArray
 
 from rankwise.audit.exact import BatchAP, ExactAUPRC
-from rankwise.audit.steps import Steps, check_count
-from rankwise.checks import check_share
+from rankwise.audit.steps import Steps
+from rankwise.checks import check_count, check_share
+from rankwise.estimators import interpolate_quantiles
 from rankwise.metrics import average_precision
 
 __all__ = ["DISTRIBUTIONS", "PRIOR", "RATES", "Case", "Distribution", "Simulation", "simulate"]
@@ -191,19 +192,18 @@ def _measure(
 ) -> Case:
     scores = torch.from_numpy(batches)
     labels = (torch.arange(scores.shape[1]) < drawn).long()
-    # Two memories: what one batch shows (nothing is kept), and the moving average that training uses.
-    at_once, in_time = ExactAUPRC(PRIOR, update_rate=1.0).double(), ExactAUPRC(PRIOR).double()
-    ours, seen, kept = [], [], []
+    loss = ExactAUPRC(PRIOR).double()
+    ours, kept = [], []
     for batch in scores:
-        at_once(batch, labels)
-        ours.append(float(in_time(batch, labels)) - truth)
-        seen.append(_quantiles(at_once))
-        kept.append(_quantiles(in_time))
+        ours.append(float(loss(batch, labels)) - truth)
+        kept.append(_remembered(loss))
         steps.done()
+    shown = scores[:, :drawn]
+    seen = interpolate_quantiles(shown, torch.ones_like(shown, dtype=torch.bool), len(kept[0])).numpy()
     plain = BatchAP(reduction="none")(scores, labels.expand_as(scores)).numpy() - truth
-    levels = (np.arange(len(seen[0])) + 0.5) / len(seen[0])
+    levels = (np.arange(len(kept[0])) + 0.5) / len(kept[0])
     right = np.quantile(positives, levels, method="hazen")
-    one_batch, memory = ((np.stack(rows) - right) / positives.std() for rows in (seen, kept[len(kept) // 2 :]))
+    one_batch, memory = ((rows - right) / positives.std() for rows in (seen, np.stack(kept[len(kept) // 2 :])))
     return Case(
         distribution=name,
         rate=rate,
@@ -219,7 +219,7 @@ def _measure(
     )
 
 
-def _quantiles(loss: ExactAUPRC) -> Values:
+def _remembered(loss: ExactAUPRC) -> Values:
     assert loss.tracker is not None
     row: Values = loss.tracker.table.rows[0].double().numpy().copy()
     return row

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from rankwise.audit.pools import make_pools
-from rankwise.audit.steps import Steps, check_count
-from rankwise.checks import check_positive
+from rankwise.audit.steps import Steps
+from rankwise.checks import check_count, check_positive
 from rankwise.losses import AUPRCLoss, ListLoss, StableAPLoss
 
 __all__ = ["Change", "Stability", "slope", "stability"]

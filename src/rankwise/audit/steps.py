@@ -1,10 +1,10 @@
-"""How much an audit shall do, and how much of it is done."""
+"""How much of an audit is done."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["Steps", "check_count"]
+__all__ = ["Steps"]
 
 
 class Steps:
@@ -22,11 +22,3 @@ class Steps:
         self.count += 1
         if self.on_progress is not None:
             self.on_progress(self.count / self.total)
-
-
-def check_count(name: str, value: int, *, least: int = 1) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name}: expected a whole number of at least {least}, got {value!r}")
-    if value < least:
-        raise ValueError(f"{name}: expected a whole number of at least {least}, got {value}")
-    return value
