@@ -11,6 +11,7 @@ from rankwise.registry import nearest
 
 __all__ = [
     "check_choice",
+    "check_count",
     "check_finite",
     "check_ids",
     "check_k",
@@ -89,6 +90,14 @@ def check_k(k: int | None) -> int | None:
     if k < 1:
         raise ValueError(f"k: expected a whole number of at least 1 or None (the whole list), got {k}")
     return k
+
+
+def check_count(name: str, value: int, *, least: int = 1) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name}: expected a whole number of at least {least}, got {value!r}")
+    if value < least:
+        raise ValueError(f"{name}: expected a whole number of at least {least}, got {value}")
+    return value
 
 
 def check_share(name: str, value: float, *, open_end: bool = True) -> float:
