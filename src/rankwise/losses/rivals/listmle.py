@@ -10,10 +10,11 @@ from rankwise.lists import Lists, PackedLists
 from rankwise.losses.base import ListLoss
 from rankwise.losses.rivals.preferences import by_grade
 from rankwise.losses.rivals.weighing import grades_differ, log_weights, relative_weights
+from rankwise.ranks import RankedLists
 
 __all__ = ["ListMLELoss"]
 
-# Exponentials of such differences are still far from the ends of float64; the sum of none is taken for the least.
+# Exponentials of such differences are still far from the ends of float64. Of no items, the sum is taken for the least.
 _SAFE_SPREAD, _LEAST_SUM = 500.0, 1e-300
 
 
@@ -46,27 +47,30 @@ class ListMLELoss(ListLoss):
 
 def _minus_log_likelihood(lists: Lists) -> tuple[Tensor, Tensor]:
     graded = by_grade(lists)
-    scores, logs, weights = (
-        t.gather(1, graded.order) for t in (lists.scores, log_weights(lists), relative_weights(lists))
-    )
-    # Log of the sum over each item and all behind it, and nothing behind the last one.
-    behind = pad(_log_sums_behind(scores + logs, graded.mask), (0, 1), value=torch.finfo(scores.dtype).min / 4)
+    scores = lists.scores.gather(1, graded.order)
     size = (graded.end - graded.start).to(scores.dtype)
     placed = (torch.arange(scores.shape[1], device=scores.device) - graded.start) / size
-    choices = torch.logaddexp(
-        behind.gather(1, graded.start) + torch.log1p(-placed), behind.gather(1, graded.end) + placed.log()
-    )
-    reached = pad(weights.cumsum(1), (1, 0))
-    group_weight = (reached.gather(1, graded.end) - reached.gather(1, graded.start)) / size
-    value = (group_weight * choices - weights * scores).masked_fill(~graded.mask, 0).sum(1)
-    return value, grades_differ(lists)
+    if lists.weights is None:
+        value = _log_choices(scores, graded, placed) - scores
+    else:
+        weights, logs = (t.gather(1, graded.order) for t in (relative_weights(lists), log_weights(lists)))
+        reached = pad(weights.cumsum(1), (1, 0))
+        group_weight = (reached.gather(1, graded.end) - reached.gather(1, graded.start)) / size
+        value = group_weight * _log_choices(scores + logs, graded, placed) - weights * scores
+    return value.masked_fill(~graded.mask, 0).sum(1), grades_differ(lists)
 
 
-def _log_sums_behind(logits: Tensor, mask: Tensor) -> Tensor:
-    """(Q, L) log of the sum of exponentials of each item and all behind it."""
+def _log_choices(logits: Tensor, graded: RankedLists, placed: Tensor) -> Tensor:
+    """(Q, L) log of the sum over what each item is chosen from: its group and all behind, less the share placed."""
+    least = torch.finfo(logits.dtype).min / 4
+    logits = logits.masked_fill(~graded.mask, least)
     top = logits.detach().amax(1, keepdim=True) if logits.shape[1] else logits
-    if bool((((logits.detach() - top) < -_SAFE_SPREAD) & mask).any()):
-        return torch.logcumsumexp(logits.flip(1), 1).flip(1)
+    far = (logits.detach() - top < -_SAFE_SPREAD) & graded.mask
+    if bool(far.any()):
+        behind = pad(torch.logcumsumexp(logits.flip(1), 1).flip(1), (0, 1), value=least)
+        group, after = behind.gather(1, graded.start), behind.gather(1, graded.end)
+        return torch.logaddexp(group + torch.log1p(-placed), after + placed.log())
     # Plain sums in float64 are as good and many times faster.
-    sums = (logits - top).double().exp().flip(1).cumsum(1).flip(1)
-    return (sums.clamp_min(_LEAST_SUM).log() + top).to(logits.dtype)
+    sums = pad((logits - top).double().exp().flip(1).cumsum(1).flip(1), (0, 1))
+    group, after = sums.gather(1, graded.start), sums.gather(1, graded.end)
+    return torch.lerp(group, after, placed.double()).clamp_min(_LEAST_SUM).log().to(logits.dtype) + top

@@ -18,9 +18,6 @@ __all__ = ["NeuralNDCGLoss"]
 # Entries of the sorting matrices held at once: 4 MiB in float32, a few times that in all.
 _CHUNK = 2**20
 
-# Sums of columns below this are taken for it.
-_LEAST_SUM = 1e-10
-
 
 class NeuralNDCGLoss(ListLoss):
     """1 - NDCG with the gains sorted by a smooth permutation matrix: `1 - sum_p d(p) (S G)_p`.
@@ -87,24 +84,24 @@ class NeuralNDCGLoss(ListLoss):
         return 1 - one_pass(lists.scores, values_and_slopes), grades_differ(lists) & (gains > 0).any(1)
 
     def _chunk(self, scores: Tensor, gains: Tensor, mask: Tensor, worth: Tensor) -> tuple[Tensor, Tensor]:
-        with torch.enable_grad():
-            scores = scores.detach().requires_grad_()
-            apart = ((scores[:, :, None] - scores[:, None, :]).abs() * mask[:, None, :]).sum(2)
+        difference = scores[:, :, None] - scores[:, None, :]
+        above = difference.sign().mul_(mask[:, None, :])
+        apart = difference.mul_(above).sum(2)
         # (n + 1 - 2p) / temperature: how steeply position p prefers high scores.
         size, position = mask.sum(1)[:, None], torch.arange(1, scores.shape[1] + 1, device=scores.device)
-        steepness = ((size + 1 - 2 * position) / self.temperature).to(scores.dtype)
-        handicap = (apart.detach() / self.temperature).masked_fill_(~mask, torch.finfo(scores.dtype).max / 4)
-        logits = torch.addcmul(-handicap[:, None], steepness[:, :, None], scores.detach()[:, None, :])
+        steepness = (size + 1 - 2 * position).to(scores.dtype) / self.temperature
+        handicap = (apart / self.temperature).masked_fill_(~mask, torch.finfo(scores.dtype).max / 4)
+        logits = torch.addcmul(-handicap[:, None], steepness[:, :, None], scores[:, None, :])
         matrix = torch.softmax(logits, 2)
         # Shares far below rounding go: numbers at the lower end of the range make all that follows many times slower.
-        matrix.masked_fill_((matrix < torch.finfo(scores.dtype).tiny ** 0.75) | (position > size)[:, :, None], 0)
+        matrix.masked_fill_((matrix < _least(matrix)) | (position > size)[:, :, None], 0)
         values, slopes = _scaled_product(matrix, worth, gains, mask, self.iterations, self.tolerance)
         # Through the softmax of each row, then to what its logits were made of.
         slopes *= matrix
         slopes -= matrix.mul_(slopes.sum(2, keepdim=True))
         of_apart = slopes.sum(1) / -self.temperature
-        (of_scores,) = torch.autograd.grad(apart, scores, of_apart)
-        return values, of_scores + _times(slopes.transpose(1, 2), steepness)
+        through_apart = of_apart * above.sum(2) + _times(above, of_apart)
+        return values, _times(slopes.transpose(1, 2), steepness) + through_apart
 
 
 def _scaled_product(
@@ -121,7 +118,7 @@ def _scaled_product(
     kept = []
     for _ in range(iterations):
         sums = _times(transposed, r)
-        active = ((c * sums - 1).abs() * mask).amax(1, keepdim=True) >= tolerance
+        active = (((c * sums - 1).abs() >= tolerance) & mask).any(1, keepdim=True)
         if not bool(active.any()):
             break
         next_c, c_moves = _inverse(sums, mask & active)
@@ -150,5 +147,10 @@ def _times(matrix: Tensor, vector: Tensor) -> Tensor:
 
 def _inverse(sums: Tensor, where: Tensor) -> tuple[Tensor, Tensor]:
     """1 / sums, 0 elsewhere; and where that moves with the sums, as 1 and 0."""
-    inverse = torch.where(where, 1 / sums.clamp_min(_LEAST_SUM), 0)
-    return inverse, (where & (sums > _LEAST_SUM)).to(sums.dtype)
+    inverse = torch.where(where, 1 / sums.clamp_min(_least(sums)), 0)
+    return inverse, (where & (sums > _least(sums))).to(sums.dtype)
+
+
+def _least(values: Tensor) -> float:
+    """What counts as nothing: far below rounding, and far enough from the end of the range to divide by."""
+    return float(torch.finfo(values.dtype).tiny ** 0.75)

@@ -26,7 +26,7 @@ def counted_uniform(seed: int, *counters: Tensor) -> Tensor:
         >>> a.shape, bool(a[1] == b[0])
         (torch.Size([2]), True)
     """
-    state = torch.full((), seed, dtype=torch.int64, device=counters[0].device)
+    state = _mix(torch.full((), seed, dtype=torch.int64, device=counters[0].device))
     for counter in counters:
         state = _mix(state + counter)
     # The upper 53 bits, half a step away from both ends.
