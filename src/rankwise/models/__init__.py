@@ -1,5 +1,22 @@
-"""Models: rows of numbers to scores or to vectors."""
+"""Models: rows of numbers to scores or to vectors, users and items to scores, documents to scores of labels."""
 
+from rankwise.models.bag_of_words import BagOfWordsScorer
+from rankwise.models.context_aware import ContextAwareRanker
+from rankwise.models.ease import EASE
+from rankwise.models.factorisation import MatrixFactorisation
+from rankwise.models.item_item import ItemItemScorer
 from rankwise.models.mlp import MLPEmbedder, MLPScorer
+from rankwise.models.neumf import NeuMF
+from rankwise.models.xml_cnn import XMLCNN
 
-__all__ = ["MLPEmbedder", "MLPScorer"]
+__all__ = [
+    "EASE",
+    "XMLCNN",
+    "BagOfWordsScorer",
+    "ContextAwareRanker",
+    "ItemItemScorer",
+    "MLPEmbedder",
+    "MLPScorer",
+    "MatrixFactorisation",
+    "NeuMF",
+]
