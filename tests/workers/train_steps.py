@@ -12,6 +12,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from rankwise.losses import AUPRCLoss, Combined, EmbeddingLoss, SemiVariance
+from rankwise.losses.rivals import GumbelApproxNDCGLoss
 
 STEPS = 4
 
@@ -46,6 +47,7 @@ def main(kind: str, rank: int, world: int, rendezvous: str, out: str) -> None:
         "ragged": lambda: Combined(AUPRCLoss(), SemiVariance(3, 15)),
         "embedding": lambda: EmbeddingLoss(AUPRCLoss()),
         "columns": lambda: AUPRCLoss(lists="columns"),
+        "noise": GumbelApproxNDCGLoss,
     }[kind]()
     dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=world)
     torch.manual_seed(0)
@@ -59,7 +61,7 @@ def main(kind: str, rank: int, world: int, rendezvous: str, out: str) -> None:
             value = loss(output, batch["classes"])
         elif kind == "columns":
             value = loss(output, torch.stack([batch["classes"] == c for c in range(3)], 1).long())
-        elif kind == "ragged":
+        elif kind in ("ragged", "noise"):
             value = loss(output[:, 0], batch["labels"], query_ids=batch["queries"])
         else:
             value = loss(output[:, 0], batch["labels"])
