@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from oracles import ndcg_rivals as oracle
 from rankwise.losses import create_loss
+from rankwise.losses.catalogue import NDCG_RIVALS
 from rankwise.losses.rivals import (
     ApproxNDCGLoss,
     BPRLoss,
@@ -120,6 +121,23 @@ def test_gumbel_noise_is_that_of_the_definition():
             columns = [scores[i] for i in mine], [grades[i].item() for i in mine], [weights[i].item() for i in mine]
             parts.append(oracle.gumbel_approx_ndcg(*columns, q, step, samples=3, seed=-4))
         torch.testing.assert_close(value, sum(parts) / len(parts))
+
+
+@pytest.mark.parametrize("record", NDCG_RIVALS, ids=lambda record: record.name)
+def test_following_the_gradient_sorts_the_lists(record):
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(8, 10, generator=generator).requires_grad_()
+    labels = torch.randint(2 if record.labels == "binary" else 4, (8, 10), generator=generator)
+    loss, optimiser = record.build(), torch.optim.Adam([scores], 0.1)
+    assert ndcg(scores.detach(), labels) < 0.85
+    values = []
+    for _ in range(100):
+        optimiser.zero_grad()
+        values.append(loss(scores, labels))
+        values[-1].backward()
+        optimiser.step()
+    assert values[-1] < values[0]
+    assert ndcg(scores.detach(), labels) > 0.99
 
 
 @pytest.mark.parametrize("name", CASES)

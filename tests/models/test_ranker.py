@@ -51,6 +51,12 @@ def test_padded_lists_score_like_ragged_ones_whatever_the_padding_holds(ranker):
     assert not scores[~mask].any()
 
 
+def test_scoring_without_a_graph_gives_the_same(ranker):
+    expected = ranker(FEATURES, QUERIES)
+    with torch.inference_mode():
+        torch.testing.assert_close(ranker(FEATURES, QUERIES), expected)
+
+
 def test_a_list_of_padding_only_is_harmless(ranker):
     mask = torch.tensor([[True, True], [False, False]])
     features = torch.zeros(2, 2, 5, dtype=torch.float64, requires_grad=True)
