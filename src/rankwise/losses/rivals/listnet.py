@@ -7,7 +7,7 @@ from torch import Tensor
 
 from rankwise.lists import Lists, PackedLists
 from rankwise.losses.base import ListLoss
-from rankwise.losses.rivals.weighing import grades_differ, log_weights
+from rankwise.losses.rivals.weighing import grades_differ, log_shares, log_weights
 
 __all__ = ["ListNetLoss"]
 
@@ -33,7 +33,5 @@ class ListNetLoss(ListLoss):
 
 
 def _cross_entropy(lists: Lists) -> tuple[Tensor, Tensor]:
-    logs = log_weights(lists)
-    target = torch.softmax(lists.labels.to(logs.dtype) + logs, 1)
-    value = torch.logsumexp(lists.scores + logs, 1) - (target * lists.scores).sum(1)
-    return value, grades_differ(lists)
+    target = torch.softmax(lists.labels.to(lists.scores.dtype) + log_weights(lists), 1)
+    return -(target * log_shares(lists)).sum(1), grades_differ(lists)

@@ -11,7 +11,7 @@ from torch.nn.functional import softplus
 from rankwise.checks import check_positive
 from rankwise.lists import Lists, PackedLists
 from rankwise.losses.base import ListLoss
-from rankwise.losses.rivals.weighing import grades_differ, item_weights, log_weights, weighted_mean
+from rankwise.losses.rivals.weighing import grades_differ, item_weights, log_shares, log_weights, weighted_mean
 
 __all__ = ["SampledSoftmaxLoss", "SoftmaxLoss"]
 
@@ -82,6 +82,5 @@ class SampledSoftmaxLoss(ListLoss):
 
 def _full(lists: Lists) -> tuple[Tensor, Tensor]:
     share = item_weights(lists) * lists.labels
-    everything = torch.logsumexp(lists.scores + log_weights(lists), 1, keepdim=True)
-    value, _ = weighted_mean(everything - lists.scores, share.to(lists.scores.dtype))
+    value, _ = weighted_mean(-log_shares(lists), share.to(lists.scores.dtype))
     return value, grades_differ(lists)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from rankwise.lists import Lists
 
-__all__ = ["grades_differ", "item_weights", "log_weights", "relative_weights", "weighted_mean"]
+__all__ = ["grades_differ", "item_weights", "log_shares", "log_weights", "relative_weights", "weighted_mean"]
 
 
 def item_weights(lists: Lists) -> Tensor:
@@ -33,6 +33,13 @@ def log_weights(lists: Lists) -> Tensor:
     return relative_weights(lists).log_().clamp_min_(least)
 
 
+def log_shares(lists: Lists) -> Tensor:
+    """(Q, L) s_i - log sum_j w_j exp(s_j), with the relative weights w of the items."""
+    if lists.weights is None and bool(lists.mask.all()):
+        return torch.log_softmax(lists.scores, 1)
+    return lists.scores - torch.logsumexp(lists.scores + log_weights(lists), 1, keepdim=True)
+
+
 def weighted_mean(values: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     """Weighted mean of each list (Q,), 0 where there is nothing, and where there is something."""
     total = weights.sum(1)
@@ -43,5 +50,7 @@ def grades_differ(lists: Lists) -> Tensor:
     """(Q,) which lists have items of different grades; the others have no order to learn."""
     if not lists.mask.shape[1]:
         return lists.mask.any(1)
-    first = lists.mask.int().argmax(1, keepdim=True)
-    return ((lists.labels != lists.labels.gather(1, first)) & lists.mask).any(1)
+    first = lists.labels[:, :1]
+    if not bool(lists.mask[:, 0].all()):
+        first = lists.labels.gather(1, lists.mask.int().argmax(1, keepdim=True))
+    return ((lists.labels != first) & lists.mask).any(1)
