@@ -23,6 +23,7 @@ from rankwise.losses import (
     StableAPLoss,
     TopKNDCGLoss,
 )
+from rankwise.losses.rivals import GumbelApproxNDCGLoss
 
 STEPS = 4
 SAMPLED = ("song", "k-song", "k-song full", "solc")
@@ -68,6 +69,7 @@ def main(kind: str, rank: int, world: int, rendezvous: str, out: str) -> None:
         "k-song": lambda: TopKNDCGLoss(5, statistics),
         "k-song full": lambda: TopKNDCGLoss(5, statistics, selector_gradient="full", threshold_tau=0.1),
         "solc": lambda: ListwiseCELoss(statistics),
+        "noise": GumbelApproxNDCGLoss,
     }[kind]()
     dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=world)
     torch.manual_seed(0)
@@ -84,7 +86,7 @@ def main(kind: str, rank: int, world: int, rendezvous: str, out: str) -> None:
             value = loss(output, torch.stack([batch["classes"] == c for c in range(3)], 1).long())
         elif kind in SAMPLED:
             value = loss(output[:, 0], batch["classes"], query_ids=batch["queries"], sample_ids=batch["items"])
-        elif kind == "ragged":
+        elif kind in ("ragged", "noise"):
             value = loss(output[:, 0], batch["labels"], query_ids=batch["queries"])
         elif kind == "stable embedding":
             value = loss(output, batch["classes"], previous_embeddings=earlier(batch["features"]))

@@ -7,11 +7,23 @@ from rankwise.losses.listwise import ListwiseCELoss
 from rankwise.losses.ndcg import NDCGLoss
 from rankwise.losses.pap import PApLoss
 from rankwise.losses.rivals import (
+    ApproxNDCGLoss,
     BalancedCrossEntropyLoss,
+    BPRLoss,
     CrossEntropyLoss,
     GreedyTopKLoss,
+    GumbelApproxNDCGLoss,
     HingePartialAUCLoss,
+    LambdaLoss,
+    LambdaRankLoss,
+    ListMLELoss,
+    ListNetLoss,
+    NeuralNDCGLoss,
     PrecisionAtKLoss,
+    RankNetLoss,
+    SampledSoftmaxLoss,
+    SoftmaxLoss,
+    SquaredErrorLoss,
 )
 from rankwise.losses.semi_variance import SemiVariance
 from rankwise.losses.stable_ap import StableAPLoss
@@ -86,7 +98,93 @@ NDCG: tuple[LossRecord, ...] = (
     ),
 )
 
-NDCG_RIVALS: tuple[LossRecord, ...] = ()
+NDCG_RIVALS = (
+    LossRecord(
+        name="lambdaloss",
+        aliases=("ndcg-loss2++",),
+        summary="rival: pairs weighed by the change of NDCG and the distance of ranks (NDCG-Loss2++)",
+        build=LambdaLoss,
+        labels="grades",
+        paper="Wang et al., CIKM 2018",
+    ),
+    LossRecord(
+        name="lambdarank",
+        summary="rival: pairs weighed by the change of NDCG if they swapped places",
+        build=LambdaRankLoss,
+        labels="grades",
+        paper="Burges et al., NeurIPS 2006",
+    ),
+    LossRecord(
+        name="approx-ndcg",
+        summary="rival: NDCG with ranks counted by sigmoids",
+        build=ApproxNDCGLoss,
+        labels="grades",
+        paper="Qin et al., Information Retrieval 2010",
+    ),
+    LossRecord(
+        name="gumbel-approx-ndcg",
+        summary="rival: ApproxNDCG averaged over scores with Gumbel noise",
+        build=GumbelApproxNDCGLoss,
+        labels="grades",
+        paper="Bruch et al., WSDM 2020",
+    ),
+    LossRecord(
+        name="neural-ndcg",
+        summary="rival: NDCG through a differentiable sort",
+        build=NeuralNDCGLoss,
+        labels="grades",
+        paper="Pobrotyn and Bialobrzeski, 2021",
+    ),
+    LossRecord(
+        name="listnet",
+        summary="rival: cross entropy between the softmax of grades and that of scores",
+        build=ListNetLoss,
+        labels="grades",
+        paper="Cao et al., ICML 2007",
+    ),
+    LossRecord(
+        name="listmle",
+        summary="rival: likelihood of the order of grades, ties by Efron's rule",
+        build=ListMLELoss,
+        labels="grades",
+        paper="Xia et al., ICML 2008",
+    ),
+    LossRecord(
+        name="softmax",
+        summary="rival: multinomial likelihood of the relevant items",
+        build=SoftmaxLoss,
+        labels="grades",
+        paper="Liang et al., WWW 2018",
+    ),
+    LossRecord(
+        name="sampled-softmax",
+        summary="rival: likelihood of each relevant item against sampled irrelevant ones",
+        build=SampledSoftmaxLoss,
+        paper="Bengio and Senecal, IEEE TNN 2008",
+    ),
+    LossRecord(
+        name="ranknet",
+        summary="rival: logistic loss of all pairs of different grades",
+        build=RankNetLoss,
+        labels="grades",
+        paper="Burges et al., ICML 2005",
+    ),
+    LossRecord(
+        name="bpr",
+        summary="rival: logistic loss of all pairs of a relevant and an irrelevant item",
+        build=BPRLoss,
+        paper="Rendle et al., UAI 2009",
+    ),
+    LossRecord(
+        name="squared-error",
+        aliases=("mse",),
+        summary="rival: squared distance of scores from grades or gains, item by item",
+        build=SquaredErrorLoss,
+        labels="grades",
+        shift_invariant=False,
+        paper="Cossock and Zhang, COLT 2006",
+    ),
+)
 
 PAP = (
     LossRecord(

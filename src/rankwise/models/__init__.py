@@ -1,7 +1,28 @@
 """Models: rows of numbers to scores or to vectors."""
 
+from rankwise.models.bag_of_words import BagOfWordsScorer
+from rankwise.models.context_aware import ContextAwareRanker
+from rankwise.models.ease import EASE
+from rankwise.models.factorisation import MatrixFactorisation
 from rankwise.models.feature_mixup import FeatureMixup
+from rankwise.models.item_item import ItemItemScorer
 from rankwise.models.mlp import MLPEmbedder, MLPScorer
+from rankwise.models.neumf import NeuMF
 from rankwise.models.scaling import SCALINGS, Scaling, scaled
+from rankwise.models.xml_cnn import XMLCNN
 
-__all__ = ["SCALINGS", "FeatureMixup", "MLPEmbedder", "MLPScorer", "Scaling", "scaled"]
+__all__ = [
+    "EASE",
+    "SCALINGS",
+    "XMLCNN",
+    "BagOfWordsScorer",
+    "ContextAwareRanker",
+    "FeatureMixup",
+    "ItemItemScorer",
+    "MLPEmbedder",
+    "MLPScorer",
+    "MatrixFactorisation",
+    "NeuMF",
+    "Scaling",
+    "scaled",
+]

@@ -8,7 +8,7 @@ from typing import cast
 from torch import Tensor, nn
 from torch.nn import functional
 
-__all__ = ["MLPEmbedder", "MLPScorer"]
+__all__ = ["MLPEmbedder", "MLPScorer", "fully_connected"]
 
 
 class MLPScorer(nn.Module):
@@ -26,7 +26,7 @@ class MLPScorer(nn.Module):
 
     def __init__(self, inputs: int, *, hidden: Sequence[int] = (64,)) -> None:
         super().__init__()
-        self.layers = _layers(inputs, hidden, 1)
+        self.layers = fully_connected(inputs, hidden, 1)
 
     def forward(self, features: Tensor) -> Tensor:
         """Rows (N, D) to scores (N,)."""
@@ -51,7 +51,7 @@ class MLPEmbedder(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, *, hidden: Sequence[int] = (64,), normalise: bool = True) -> None:
         super().__init__()
-        self.layers = _layers(inputs, hidden, outputs)
+        self.layers = fully_connected(inputs, hidden, outputs)
         self.normalise = normalise
 
     def forward(self, features: Tensor) -> Tensor:
@@ -60,9 +60,12 @@ class MLPEmbedder(nn.Module):
         return functional.normalize(vectors, dim=1) if self.normalise else vectors
 
 
-def _layers(inputs: int, hidden: Sequence[int], outputs: int) -> nn.Sequential:
+def fully_connected(inputs: int, hidden: Sequence[int], outputs: int, *, dropout: float = 0.0) -> nn.Sequential:
+    """Linear layers with ReLU between them, and dropout before the last if asked for."""
     layers: list[nn.Module] = []
     for width in hidden:
         layers += [nn.Linear(inputs, width), nn.ReLU()]
         inputs = width
+    if dropout:
+        layers.append(nn.Dropout(dropout))
     return nn.Sequential(*layers, nn.Linear(inputs, outputs))

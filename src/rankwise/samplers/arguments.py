@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rankwise.checks import check_tensor
+from rankwise.checks import check_count, check_tensor
 
-__all__ = ["Indices", "check_at_most", "check_count", "check_item_labels", "number_of_batches"]
+__all__ = ["Indices", "check_at_most", "check_item_labels", "number_of_batches"]
 
 Indices = NDArray[np.int64]
 
@@ -24,14 +24,6 @@ def check_item_labels(labels: object) -> Tensor:
     if tensor.dim() != 1 or len(tensor) == 0:
         raise ValueError(f"labels: expected shape (N,) with at least one item, got {tuple(tensor.shape)}")
     return tensor
-
-
-def check_count(name: str, value: int, *, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise TypeError(f"{name}: expected a whole number of at least {least}, got {value!r}")
-    if value < least:
-        raise ValueError(f"{name}: expected a whole number of at least {least}, got {value}")
-    return int(value)
 
 
 def check_at_most(name: str, value: int, available: int, what: str) -> int:

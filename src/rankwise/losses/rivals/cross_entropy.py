@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from rankwise.lists import Lists, PackedLists
 from rankwise.losses.base import ListLoss
+from rankwise.losses.rivals.weighing import item_weights, weighted_mean
 
 __all__ = ["BalancedCrossEntropyLoss", "CrossEntropyLoss"]
 
@@ -16,6 +16,7 @@ class CrossEntropyLoss(ListLoss):
     """Binary cross entropy of logits, averaged over the items of each list.
 
     Example:
+        >>> import torch
         >>> CrossEntropyLoss()(torch.tensor([0.0, 0.0]), torch.tensor([1, 0]))
         tensor(0.6931)
     """
@@ -23,7 +24,7 @@ class CrossEntropyLoss(ListLoss):
     itemwise = True
 
     def per_list(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
-        values, valid = packed.map(lambda lists: _mean(_item_losses(lists), _item_weights(lists)))
+        values, valid = packed.map(lambda lists: weighted_mean(_item_losses(lists), item_weights(lists)))
         return values, valid
 
 
@@ -33,6 +34,7 @@ class BalancedCrossEntropyLoss(ListLoss):
     A list of one kind only counts with that kind.
 
     Example:
+        >>> import torch
         >>> BalancedCrossEntropyLoss()(torch.tensor([0.0, 0.0, 0.0]), torch.tensor([1, 0, 0]))
         tensor(0.6931)
     """
@@ -43,23 +45,13 @@ class BalancedCrossEntropyLoss(ListLoss):
 
 
 def _balanced(lists: Lists) -> tuple[Tensor, Tensor]:
-    losses, weights = _item_losses(lists), _item_weights(lists)
+    losses, weights = _item_losses(lists), item_weights(lists)
     positive = weights * (lists.labels == 1)
-    of_positives, any_positive = _mean(losses, positive)
-    of_negatives, any_negative = _mean(losses, weights - positive)
+    of_positives, any_positive = weighted_mean(losses, positive)
+    of_negatives, any_negative = weighted_mean(losses, weights - positive)
     kinds = any_positive.to(losses.dtype) + any_negative
     return (of_positives + of_negatives) / kinds.clamp_min(1), kinds > 0
 
 
 def _item_losses(lists: Lists) -> Tensor:
     return binary_cross_entropy_with_logits(lists.scores, lists.labels.to(lists.scores.dtype), reduction="none")
-
-
-def _item_weights(lists: Lists) -> Tensor:
-    return (lists.mask if lists.weights is None else lists.weights).to(lists.scores.dtype)
-
-
-def _mean(values: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """Weighted mean of each list (Q,), 0 where there is nothing, and where there is something."""
-    total = weights.sum(1)
-    return (values * weights).sum(1) / total.clamp_min(torch.finfo(values.dtype).tiny), total > 0

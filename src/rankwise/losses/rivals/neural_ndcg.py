@@ -1,0 +1,156 @@
+"""NeuralNDCG: NDCG through a differentiable sort."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from rankwise.checks import check_count, check_k, check_positive
+from rankwise.gains import Gain, gain_function
+from rankwise.lists import Lists, PackedLists
+from rankwise.losses.base import ListLoss
+from rankwise.losses.rivals.dcg import discounts, normalised_gains
+from rankwise.losses.rivals.one_pass import one_pass
+from rankwise.losses.rivals.weighing import grades_differ
+
+__all__ = ["NeuralNDCGLoss"]
+
+# Entries of the sorting matrices held at once: 4 MiB in float32, a few times that in all.
+_CHUNK = 2**20
+
+
+class NeuralNDCGLoss(ListLoss):
+    """1 - NDCG with the gains sorted by a smooth permutation matrix: `1 - sum_p d(p) (S G)_p`.
+
+    S starts as NeuralSort's `P[p, j] = softmax_j(((n + 1 - 2p) s_j - sum_k |s_j - s_k|) / temperature)`. Sinkhorn's
+    iterations scale it until its columns sum to 1 as its rows do; each list stops for itself. G are gains over the
+    ideal DCG, d(p) is the discount of position p. Item weights multiply the gains (they take no room in the ranking).
+    Lists of one grade are left out.
+
+    Time O(Q L^2) for each iteration. Memory: lists are taken a few at a time, value and gradient together, and only the
+    scale factors of each iteration are kept (not the matrices), so about 6 matrices of 2^20 entries (or of one list).
+
+    Args:
+        temperature: smoothness of the sort.
+        k: train for NDCG@k; None is the whole list.
+        gain: "exp2" for 2^y - 1, "linear" for y, or a function of grades.
+        iterations: the most Sinkhorn makes.
+        tolerance: a list whose sums of rows and columns differ from 1 by less is done.
+        lists, empty, reduction: see `ListLoss`.
+
+    Example:
+        >>> NeuralNDCGLoss()(torch.tensor([0.0, 30.0, 20.0]), torch.tensor([1, 3, 0]))
+        tensor(0.0172)
+
+    Paper: Pobrotyn and Bialobrzeski, NeuralNDCG: direct optimisation of a ranking metric via differentiable relaxation
+    of sorting, 2021; Grover et al., Stochastic optimization of sorting networks via continuous relaxations, ICLR 2019.
+    """
+
+    label_kind = "grades"
+
+    def __init__(
+        self,
+        temperature: float = 1.0,
+        *,
+        k: int | None = None,
+        gain: Gain = "exp2",
+        iterations: int = 50,
+        tolerance: float = 1e-6,
+        lists: str = "rows",
+        empty: str = "skip",
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(lists=lists, empty=empty, reduction=reduction)
+        self.temperature = check_positive("temperature", temperature)
+        self.k, self.gain = check_k(k), gain_function(gain)
+        self.iterations = check_count("iterations", iterations)
+        self.tolerance = check_positive("tolerance", tolerance, zero=True)
+
+    def per_list(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
+        values, valid = packed.map(self._sorted)
+        return values, valid
+
+    def _sorted(self, lists: Lists) -> tuple[Tensor, Tensor]:
+        gains = normalised_gains(lists, self.gain, self.k)
+        worth = discounts(gains.shape[1], self.k, gains).to(gains.dtype)
+        rows = max(1, _CHUNK // max(1, gains.shape[1] ** 2))
+
+        def values_and_slopes(scores: Tensor) -> tuple[Tensor, Tensor]:
+            chunks = zip(*(t.split(rows) for t in (scores, gains, lists.mask)), strict=True)
+            parts = [self._chunk(part, its_gains, its_mask, worth) for part, its_gains, its_mask in chunks]
+            values, slopes = zip(*parts, strict=True)
+            return torch.cat(values), torch.cat(slopes)
+
+        return 1 - one_pass(lists.scores, values_and_slopes), grades_differ(lists) & (gains > 0).any(1)
+
+    def _chunk(self, scores: Tensor, gains: Tensor, mask: Tensor, worth: Tensor) -> tuple[Tensor, Tensor]:
+        difference = scores[:, :, None] - scores[:, None, :]
+        above = difference.sign().mul_(mask[:, None, :])
+        apart = difference.mul_(above).sum(2)
+        # (n + 1 - 2p) / temperature: how steeply position p prefers high scores.
+        size, position = mask.sum(1)[:, None], torch.arange(1, scores.shape[1] + 1, device=scores.device)
+        steepness = (size + 1 - 2 * position).to(scores.dtype) / self.temperature
+        handicap = (apart / self.temperature).masked_fill_(~mask, torch.finfo(scores.dtype).max / 4)
+        logits = torch.addcmul(-handicap[:, None], steepness[:, :, None], scores[:, None, :])
+        matrix = torch.softmax(logits, 2)
+        # Shares far below rounding go: numbers at the lower end of the range make all that follows many times slower.
+        matrix.masked_fill_((matrix < _least(matrix)) | (position > size)[:, :, None], 0)
+        values, slopes = _scaled_product(matrix, worth, gains, mask, self.iterations, self.tolerance)
+        # Through the softmax of each row, then to what its logits were made of.
+        slopes *= matrix
+        slopes -= matrix.mul_(slopes.sum(2, keepdim=True))
+        of_apart = slopes.sum(1) / -self.temperature
+        through_apart = of_apart * above.sum(2) + _times(above, of_apart)
+        return values, _times(slopes.transpose(1, 2), steepness) + through_apart
+
+
+def _scaled_product(
+    matrix: Tensor, worth: Tensor, gains: Tensor, mask: Tensor, iterations: int, tolerance: float
+) -> tuple[Tensor, Tensor]:
+    """worth^T R P C gains of each list (Q,) and its slope in P (Q, L, L).
+
+    R and C are the diagonal scale factors r and c that Sinkhorn's iterations arrive at: c = 1 / (P^T r), r = 1 / (P c).
+    The slope is a sum of outer products, one for each use of P: a single batched product of what was kept.
+    """
+    filled = torch.arange(len(worth), device=worth.device) < mask.sum(1)[:, None]
+    transposed = matrix.transpose(1, 2)
+    r, c = filled.to(matrix.dtype), torch.zeros_like(gains)
+    kept = []
+    for _ in range(iterations):
+        sums = _times(transposed, r)
+        active = (((c * sums - 1).abs() >= tolerance) & mask).any(1, keepdim=True)
+        if not bool(active.any()):
+            break
+        next_c, c_moves = _inverse(sums, mask & active)
+        next_r, r_moves = _inverse(_times(matrix, next_c), filled & active)
+        kept.append((active, r, next_c, c_moves, next_r, r_moves))
+        r, c = torch.where(active, next_r, r), torch.where(active, next_c, c)
+    ranked = _times(matrix, c * gains)
+    # What each use of P gives to its slope: left[p] right[j].
+    left, right = [worth * r], [c * gains]
+    slope_r, slope_c = worth * ranked, gains * _times(transposed, worth * r)
+    for active, last_r, next_c, c_moves, next_r, r_moves in reversed(kept):
+        slope_rows = slope_r * next_r * next_r * -r_moves
+        slope_columns = (slope_c + _times(transposed, slope_rows)) * next_c * next_c * -c_moves
+        left += [slope_rows, last_r]
+        right += [next_c, slope_columns]
+        slope_r = torch.where(active, _times(matrix, slope_columns), slope_r)
+        slope_c = slope_c.masked_fill(active, 0)
+    slopes = torch.stack(left, 2) @ torch.stack(right, 1)
+    return (worth * r * ranked).sum(1), slopes
+
+
+def _times(matrix: Tensor, vector: Tensor) -> Tensor:
+    # As a row from the left: the same product with a column takes several times as long on the CPU.
+    return torch.bmm(vector[:, None, :], matrix.transpose(1, 2)).squeeze(1)
+
+
+def _inverse(sums: Tensor, where: Tensor) -> tuple[Tensor, Tensor]:
+    """1 / sums, 0 elsewhere; and where that moves with the sums, as 1 and 0."""
+    inverse = torch.where(where, 1 / sums.clamp_min(_least(sums)), 0)
+    return inverse, (where & (sums > _least(sums))).to(sums.dtype)
+
+
+def _least(values: Tensor) -> float:
+    """What counts as nothing: far below rounding, and far enough from the end of the range to divide by."""
+    return float(torch.finfo(values.dtype).tiny ** 0.75)
