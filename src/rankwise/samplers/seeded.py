@@ -10,7 +10,8 @@ import torch
 import torch.distributed as dist
 from torch.utils.data import BatchSampler
 
-from rankwise.samplers.arguments import Indices, check_count
+from rankwise.checks import check_count
+from rankwise.samplers.arguments import Indices
 
 __all__ = ["SeededBatchSampler"]
 
