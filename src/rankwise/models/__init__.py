@@ -8,6 +8,7 @@ from rankwise.models.feature_mixup import FeatureMixup
 from rankwise.models.item_item import ItemItemScorer
 from rankwise.models.mlp import MLPEmbedder, MLPScorer
 from rankwise.models.neumf import NeuMF
+from rankwise.models.reset import reset_last_layer
 from rankwise.models.scaling import SCALINGS, Scaling, scaled
 from rankwise.models.xml_cnn import XMLCNN
 
@@ -24,5 +25,6 @@ __all__ = [
     "MatrixFactorisation",
     "NeuMF",
     "Scaling",
+    "reset_last_layer",
     "scaled",
 ]

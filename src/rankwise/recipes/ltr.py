@@ -93,6 +93,7 @@ class LTRRecipe(Recipe):
             irrelevant=self.batches.irrelevant,
             warm_up=None if self.warm_up is None else self.warm_up.loss,
             warm_up_steps=0 if self.warm_up is None else self.warm_up.steps,
+            reset_last_layer=self.warm_up is not None and self.warm_up.reset_last_layer,
             metrics=self.metrics,
         )
 

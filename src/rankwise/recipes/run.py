@@ -99,6 +99,7 @@ def run_recipe(
     if not resume and (taken := [each.path for each in folders.values() if each.exists]):
         raise FileExistsError(f"{taken[0]} holds a run; go on with --resume, or write elsewhere with --out")
     data = fingerprints(recipe)
+    recipe = recipe.settled()
     fabric = make_fabric(recipe.place.make())
     return [
         _run(recipe, seed, each, data, resume=resume, fabric=fabric, watcher=watcher, task=recipe.build_task(seed))
@@ -152,6 +153,7 @@ def _run(
         clip_norm=recipe.gradient.clip,
         accumulate=recipe.gradient.accumulate,
         rows_at_once=recipe.gradient.rows_at_once,
+        previous_weights=recipe.gradient.previous_weights,
         seed=seed,
         fabric=fabric,
         checkpoints=checkpoints,

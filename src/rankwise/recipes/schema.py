@@ -170,11 +170,13 @@ class CheckpointPlan(Strict):
 
 class GradientPlan(Strict):
     """`clip`: the largest norm of a gradient. `accumulate`: batches per step. `rows_at_once`: how many rows of a batch
-    the model takes at a time, for batches larger than memory."""
+    the model takes at a time, for batches larger than memory. `previous_weights`: give the loss the outputs under the
+    weights before the last step, too (stable AP), for one more forward pass."""
 
     clip: Positive | None = None
     accumulate: Count = 1
     rows_at_once: Count | None = None
+    previous_weights: bool = False
 
 
 class PlaceChoice(Strict):
@@ -224,6 +226,10 @@ class Recipe(Strict, ABC):
         if len(set(seeds)) < len(seeds):
             raise ValueError(f"expected different numbers, got {list(seeds)}")
         return seeds
+
+    def settled(self) -> Recipe:
+        """The same recipe with what the data decide written down, so that other data are read alike."""
+        return self
 
     @abstractmethod
     def build_task(self, seed: int) -> Task:

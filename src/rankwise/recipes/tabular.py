@@ -69,6 +69,12 @@ class TabularRecipe(Recipe):
     batches: TabularBatches = TabularBatches()
     metrics: Names = ("ap", "auroc")
 
+    def settled(self) -> TabularRecipe:
+        classes = self.data.read(self.data.train).classes
+        if classes is None or self.data.positive is not None:
+            return self
+        return self.model_copy(update={"data": self.data.model_copy(update={"positive": classes[1]})})
+
     def build_task(self, seed: int) -> TabularTask:
         split = read_split(self.data, seed)
         return TabularTask(

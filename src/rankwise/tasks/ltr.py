@@ -13,9 +13,10 @@ from torch.utils.data import DataLoader
 from rankwise.data import Batch, Part, Split
 from rankwise.losses import LOSSES, ListLoss, ListStatistics, SwitchLoss, create_loss
 from rankwise.metrics import Evaluation, evaluate_grades
-from rankwise.models import MLPScorer, scaled
+from rankwise.models import MLPScorer, reset_last_layer, scaled
 from rankwise.samplers import QueryBatchSampler
 from rankwise.tasks.batches import batches_of, predict_all
+from rankwise.tasks.task import Outputs
 
 __all__ = ["LTRTask"]
 
@@ -34,6 +35,7 @@ class LTRTask:
         relevant, irrelevant: rows of each query in a batch; None takes all. With both None batches hold whole lists;
             otherwise a loss that can reckon with whole lists is told their sizes and ideal DCGs.
         warm_up: the name of a loss to start with, or None; warm_up_steps: for so many steps.
+        reset_last_layer: whether the last layer is drawn anew after the warm-up.
         metrics: by name; choices are made by the first. Metrics of binary labels see which rows are relevant.
 
     Example:
@@ -56,6 +58,7 @@ class LTRTask:
     irrelevant: int | None = None
     warm_up: str | None = None
     warm_up_steps: int = 0
+    reset_last_layer: bool = False
     metrics: Sequence[str] = ("ndcg@10", "ndcg@5", "map")
 
     @property
@@ -87,9 +90,17 @@ class LTRTask:
         )
         return batches_of(part, sampler)
 
-    def training_step(self, model: nn.Module, loss: nn.Module, batch: Batch) -> Tensor:
+    def training_step(
+        self, model: nn.Module, loss: nn.Module, batch: Batch, *, previous: Outputs | None = None
+    ) -> Tensor:
+        if self.reset_last_layer and loss.training and isinstance(loss, SwitchLoss) and int(loss.step) == loss.after:
+            reset_last_layer(model)
         value: Tensor = loss(
-            model(batch.features), batch.labels, query_ids=batch.query_ids, sample_ids=batch.sample_ids
+            model(batch.features),
+            batch.labels,
+            query_ids=batch.query_ids,
+            sample_ids=batch.sample_ids,
+            previous_scores=None if previous is None else previous(batch.features),
         )
         return value
 

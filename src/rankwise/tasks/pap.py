@@ -16,6 +16,7 @@ from rankwise.metrics import Evaluation, evaluate
 from rankwise.models import MLPScorer, scaled
 from rankwise.samplers import ClassBatchSampler
 from rankwise.tasks.batches import batches_of, predict_all
+from rankwise.tasks.task import Outputs
 
 __all__ = ["PApTask"]
 
@@ -89,8 +90,11 @@ class PApTask:
         )
         return batches_of(part, sampler)
 
-    def training_step(self, model: nn.Module, loss: nn.Module, batch: Batch) -> Tensor:
-        value: Tensor = loss(model(batch.features), batch.labels, query_ids=batch.query_ids)
+    def training_step(
+        self, model: nn.Module, loss: nn.Module, batch: Batch, *, previous: Outputs | None = None
+    ) -> Tensor:
+        before = None if previous is None else previous(batch.features)
+        value: Tensor = loss(model(batch.features), batch.labels, query_ids=batch.query_ids, previous_scores=before)
         return value
 
     def predict(self, model: nn.Module, part: str) -> Tensor:

@@ -16,6 +16,7 @@ from rankwise.metrics import Evaluation, evaluate_retrieval
 from rankwise.models import MLPEmbedder, scaled
 from rankwise.samplers import ClassBatchSampler
 from rankwise.tasks.batches import batches_of, predict_all
+from rankwise.tasks.task import Outputs
 
 __all__ = ["CLASSIFIER", "ClassifierHead", "RetrievalTask"]
 
@@ -84,8 +85,11 @@ class RetrievalTask:
         )
         return batches_of(part, sampler)
 
-    def training_step(self, model: nn.Module, loss: nn.Module, batch: Batch) -> Tensor:
-        value: Tensor = loss(model(batch.features), batch.labels)
+    def training_step(
+        self, model: nn.Module, loss: nn.Module, batch: Batch, *, previous: Outputs | None = None
+    ) -> Tensor:
+        before = None if previous is None else previous(batch.features)
+        value: Tensor = loss(model(batch.features), batch.labels, previous_embeddings=before)
         return value
 
     def evaluate(self, model: nn.Module, part: str) -> dict[str, float]:
@@ -109,6 +113,6 @@ class ClassifierHead(nn.Module):
         super().__init__()
         self.layer = nn.Linear(dimensions, classes)
 
-    def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        """Vectors (N, d) and classes (N,) to a scalar."""
+    def forward(self, embeddings: Tensor, labels: Tensor, previous_embeddings: Tensor | None = None) -> Tensor:
+        """Vectors (N, d) and classes (N,) to a scalar; earlier vectors are of no use to it."""
         return cross_entropy(self.layer(embeddings), labels)

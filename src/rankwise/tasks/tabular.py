@@ -15,6 +15,7 @@ from rankwise.metrics import Evaluation, evaluate
 from rankwise.models import MLPScorer, scaled
 from rankwise.samplers import BinaryBatchSampler
 from rankwise.tasks.batches import batches_of, predict_all, shuffled_batches
+from rankwise.tasks.task import Outputs
 
 __all__ = ["TabularTask"]
 
@@ -76,8 +77,11 @@ class TabularTask:
         )
         return batches_of(part, sampler)
 
-    def training_step(self, model: nn.Module, loss: nn.Module, batch: Batch) -> Tensor:
-        value: Tensor = loss(model(batch.features), batch.labels)
+    def training_step(
+        self, model: nn.Module, loss: nn.Module, batch: Batch, *, previous: Outputs | None = None
+    ) -> Tensor:
+        before = None if previous is None else previous(batch.features)
+        value: Tensor = loss(model(batch.features), batch.labels, previous_scores=before)
         return value
 
     def predict(self, model: nn.Module, part: str) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 from torch import Tensor, nn
@@ -10,7 +11,9 @@ from torch.utils.data import DataLoader
 from rankwise.data import Batch, Split
 from rankwise.metrics import Evaluation
 
-__all__ = ["ScoringTask", "Task"]
+__all__ = ["Outputs", "ScoringTask", "Task"]
+
+Outputs = Callable[[Tensor], Tensor]
 
 
 class Task(Protocol):
@@ -37,8 +40,13 @@ class Task(Protocol):
     def train_loader(self, seed: int) -> DataLoader[Batch]:
         """Batches; `seed` decides their order."""
 
-    def training_step(self, model: nn.Module, loss: nn.Module, batch: Batch) -> Tensor:
-        """The loss of one batch, a scalar with a gradient."""
+    def training_step(
+        self, model: nn.Module, loss: nn.Module, batch: Batch, *, previous: Outputs | None = None
+    ) -> Tensor:
+        """The loss of one batch, a scalar with a gradient.
+
+        `previous` gives the outputs of features under the weights before the last step, for a loss that takes them.
+        """
 
     def evaluate(self, model: nn.Module, part: str) -> dict[str, float]:
         """Metrics by name on the part "train", "validation" or "test"."""

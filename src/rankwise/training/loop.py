@@ -22,6 +22,7 @@ from rankwise.training.devices import Place, make_fabric
 from rankwise.training.history import History, Run, Step
 from rankwise.training.interrupts import Interrupted, Interrupts
 from rankwise.training.optimisers import Parameters, Schedule
+from rankwise.training.previous import PreviousWeights
 from rankwise.training.random_state import RandomState
 
 __all__ = ["fit"]
@@ -39,6 +40,7 @@ def fit(
     clip_norm: float | None = None,
     accumulate: int = 1,
     rows_at_once: int | None = None,
+    previous_weights: bool = False,
     seed: int = 0,
     place: Place | None = None,
     fabric: Fabric | None = None,
@@ -69,6 +71,8 @@ def fit(
         accumulate: batches per step, their gradients averaged. For a loss over pairs or lists that is not the gradient
             of one larger batch (a warning says so); `rows_at_once` gives that.
         rows_at_once: how many rows of a batch the model takes at a time, for batches larger than memory.
+        previous_weights: give the loss the outputs of each batch under the weights before the last step, too, at the
+            cost of one more forward pass; for losses with a variance-reduced memory (stable AP).
         seed: decides the initial weights, the order of the data and everything else that is random.
         place: device, number of processes and precision; one process on the CPU by default.
         fabric: a started Fabric (`make_fabric`) to be used instead of making one from `place`.
@@ -104,7 +108,7 @@ def fit(
         raise ValueError("eval_every: expected a number of steps with patience or take_best, got None")
     fabric = fabric or make_fabric(place or Place())
     with RandomState.kept(fabric.device):
-        training = _Training(task, steps, optimiser, schedule, accumulate, rows_at_once, seed, fabric)
+        training = _Training(task, steps, optimiser, schedule, accumulate, rows_at_once, previous_weights, seed, fabric)
         if start is not None:
             training.load(start)
         with Interrupts(watch=checkpoints is not None) as interrupts:
@@ -135,6 +139,7 @@ class _Training:
         schedule: Schedule | None,
         accumulate: int,
         rows_at_once: int | None,
+        previous_weights: bool,
         seed: int,
         fabric: Fabric,
     ) -> None:
@@ -150,7 +155,9 @@ class _Training:
             )
         self.optimiser = optimiser([*self.model.parameters(), *self.loss.parameters()])
         self.schedule = None if schedule is None else schedule(self.optimiser, steps)
-        joint = _Joint(task, self.model if rows_at_once is None else InChunks(self.model, rows_at_once), self.loss)
+        chunked = self.model if rows_at_once is None else InChunks(self.model, rows_at_once)
+        self.previous = PreviousWeights(self.model, self.optimiser) if previous_weights else None
+        joint = _Joint(task, chunked, self.loss, self.previous)
         # Every process computes the state of the loss from the joined batch: nothing to send around.
         names = [name for name, _ in joint.named_buffers() if name.startswith("loss.")]
         DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(joint, names)
@@ -231,6 +238,7 @@ class _Training:
             "loss": self.loss.state_dict(),
             "optimiser": self.optimiser.state_dict(),
             "schedule": None if self.schedule is None else self.schedule.state_dict(),
+            "previous": None if self.previous is None else self.previous.state_dict(),
             "precision": self.fabric.strategy.precision.state_dict(),
             "sampler": {**self.sampler.state_dict(batch=used), "epoch": epoch},
             "random": self.random.save(),
@@ -254,6 +262,8 @@ class _Training:
             self.optimiser.load_state_dict(state["optimiser"])
             if self.schedule is not None:
                 self.schedule.load_state_dict(state["schedule"])
+            if self.previous is not None:
+                self.previous.load_state_dict(state["previous"])
             self.fabric.strategy.precision.load_state_dict(state["precision"])
             self.sampler.load_state_dict(state["sampler"])
         except (KeyError, RuntimeError, TypeError, AttributeError) as problem:
@@ -298,12 +308,14 @@ class _Training:
 class _Joint(nn.Module):
     """Model and loss as one module, so that the weights of both are kept equal over processes."""
 
-    def __init__(self, task: Task, model: nn.Module, loss: nn.Module) -> None:
+    def __init__(self, task: Task, model: nn.Module, loss: nn.Module, previous: PreviousWeights | None) -> None:
         super().__init__()
-        self.task, self.model, self.loss = task, model, loss
+        self.task, self.model, self.loss, self.previous = task, model, loss, previous
 
     def forward(self, batch: Batch) -> Tensor:
-        return self.task.training_step(self.model, self.loss, batch)
+        if self.previous is None:
+            return self.task.training_step(self.model, self.loss, batch)
+        return self.task.training_step(self.model, self.loss, batch, previous=self.previous)
 
 
 def _save(
