@@ -18,6 +18,7 @@ __all__ = ["Distance", "ListStability", "list_stability"]
 
 SIZES = (40, 160, 640)
 HALF_PLAIN = "plain AP loss, recall fixed"
+FLOORED = "SOPRC, recall floor 1/3"
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,8 @@ def list_stability(
     (t + 1)^2`.
 
     The plain AP loss is the AP of the batch with the surrogates of SOPRC, trained as a whole; with "recall fixed" no
-    gradient flows through the recall. What SOPRC adds to the latter is the memory of the positives.
+    gradient flows through the recall. What SOPRC adds to the latter is the memory of the positives, which lets the
+    recall become smaller than a batch can show; a recall floor limits that.
 
     Args:
         features: (N, D) rows to draw data sets from (their columns are standardised), with labels: (N,) 0 or 1. Without
@@ -138,6 +140,7 @@ def list_stability(
         PLAIN: lambda: _batch_loss(tau, recall_gradient="full"),
         HALF_PLAIN: lambda: _batch_loss(tau, recall_gradient="stopped"),
         SOPRC: lambda: AUPRCLoss(share, tau=tau, link="none", reduction="sum"),
+        FLOORED: lambda: AUPRCLoss(share, recall_floor=1 / 3, tau=tau, link="none", reduction="sum"),
         STABLE: lambda: StableAPLoss(tau=tau, link="none", reduction="sum"),
     }
     start = _rough_model(rows, kinds).expand(models, -1)

@@ -17,12 +17,14 @@ __all__ = ["Finding", "audit_report", "describe"]
 PLAIN: Look = ("var(--series-2)", "dash")
 RECALL_FIXED: Look = ("var(--series-4)", "dot")
 SOPRC: Look = ("var(--series-3)", "solid")
+FLOORED: Look = ("var(--series-5)", "longdash")
 STABLE: Look = ("var(--series-1)", "dashdot")
 GUIDE: Look = ("var(--muted)", "dot")
 LOOKS = {
     "plain AP loss": PLAIN,
     "plain AP loss, recall fixed": RECALL_FIXED,
     "SOPRC": SOPRC,
+    "SOPRC, recall floor 1/3": FLOORED,
     "stable AP": STABLE,
 }
 
