@@ -9,7 +9,7 @@ from rankwise.models.item_item import ItemItemScorer
 from rankwise.models.mlp import MLPEmbedder, MLPScorer
 from rankwise.models.neumf import NeuMF
 from rankwise.models.reset import reset_last_layer
-from rankwise.models.scaling import SCALINGS, Scaling, scaled
+from rankwise.models.scaling import SCALINGS, ScaledRanker, Scaling, scaled
 from rankwise.models.xml_cnn import XMLCNN
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "MLPScorer",
     "MatrixFactorisation",
     "NeuMF",
+    "ScaledRanker",
     "Scaling",
     "reset_last_layer",
     "scaled",

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from rankwise.checks import check_choice
 
-__all__ = ["SCALINGS", "Scaling", "scaled"]
+__all__ = ["SCALINGS", "ScaledRanker", "Scaling", "scaled"]
 
 SCALINGS = ("standard", "log", "none")
 
@@ -51,3 +51,23 @@ class Scaling(nn.Module):
 def scaled(model: nn.Module, features: Tensor, kind: str) -> nn.Module:
     """The model behind a `Scaling` layer; the model itself with "none"."""
     return model if check_choice("scaling", kind, SCALINGS) == "none" else nn.Sequential(Scaling(features, kind), model)
+
+
+class ScaledRanker(nn.Module):
+    """A model of rows and their lists, `model(features, query_ids)`, behind a `Scaling` layer; without one for "none".
+
+    Args:
+        model: the model.
+        features: (N, D) rows to learn the scaling from.
+        kind: see `Scaling`.
+    """
+
+    def __init__(self, model: nn.Module, features: Tensor, kind: str) -> None:
+        super().__init__()
+        check_choice("scaling", kind, SCALINGS)
+        self.scaling = nn.Identity() if kind == "none" else Scaling(features, kind)
+        self.model = model
+
+    def forward(self, features: Tensor, query_ids: Tensor | None = None) -> Tensor:
+        scores: Tensor = self.model(self.scaling(features), query_ids)
+        return scores

@@ -46,6 +46,12 @@ class QueryData(Strict):
         return part
 
 
+class RankerChoice(MLPChoice):
+    """ "mlp" scores every row by itself; "context-aware" is a transformer over the rows of a list (no hidden widths)."""
+
+    name: Literal["mlp", "context-aware"] = "mlp"
+
+
 class QueryBatches(Strict):
     """So many `queries` in a batch, with all their rows, or with so many `relevant` and `irrelevant` ones of each."""
 
@@ -67,14 +73,16 @@ class LTRRecipe(Recipe):
 
     task: Literal["ltr"] = "ltr"
     data: QueryData
-    model: MLPChoice = MLPChoice()
+    model: RankerChoice = RankerChoice()
     loss: LossChoice = LossChoice.of("song")
     warm_up: WarmUp | None = None
     batches: QueryBatches = QueryBatches()
     metrics: Names = ("ndcg@10", "ndcg@5", "map")
 
     @model_validator(mode="after")
-    def _warm_up_is_shorter(self) -> LTRRecipe:
+    def _fits_together(self) -> LTRRecipe:
+        if self.model.name == "context-aware" and self.gradient.rows_at_once is not None:
+            raise ValueError("expected no gradient.rows_at_once with a model that looks at whole lists")
         if self.warm_up is not None:
             LossChoice.of(self.warm_up.loss)
             if self.budget.steps is not None and self.warm_up.steps >= self.budget.steps:
@@ -86,6 +94,7 @@ class LTRRecipe(Recipe):
             read_query_split(self.data, seed),
             loss=self.loss.name,
             loss_options=self.loss.all_options,
+            model=self.model.name,
             hidden=self.model.hidden,
             scaling=self.model.scaling,
             queries=self.batches.queries,

@@ -36,7 +36,9 @@ class QueryBatchSampler(SeededBatchSampler):
             give or take one.
         drop_last: leave out a last batch with fewer queries.
         seed: a whole number of at least 0; with the epoch it decides every batch.
-        rank: see `SeededBatchSampler`. The items of a query may go to different processes; the losses join them again.
+        keep_lists: whether the items of a query go to the same process, for models that look at whole lists; the shares
+            then differ in size. Otherwise they may go to different processes; the losses join them again.
+        rank: see `SeededBatchSampler`.
         world_size: see `SeededBatchSampler`.
 
     Attributes:
@@ -62,6 +64,7 @@ class QueryBatchSampler(SeededBatchSampler):
         without_relevant: str = "skip",
         batches: int | None = None,
         drop_last: bool = False,
+        keep_lists: bool = False,
         seed: int = 0,
         rank: int | None = None,
         world_size: int | None = None,
@@ -73,6 +76,7 @@ class QueryBatchSampler(SeededBatchSampler):
         self.relevant = None if relevant is None else check_count("relevant", relevant, least=1)
         self.irrelevant = None if irrelevant is None else check_count("irrelevant", irrelevant, least=0)
         self.without_relevant = check_choice("without_relevant", without_relevant, WITHOUT_RELEVANT)
+        self._ids = ids.numpy() if keep_lists else None
         found = _items_of_queries(grades.numpy() > 0, ids.numpy())
         empty = sum(len(hits) == 0 for hits, _ in found)
         if empty and without_relevant == "error":
@@ -112,6 +116,13 @@ class QueryBatchSampler(SeededBatchSampler):
                 hands.append(_some(hits, self._size(hits, self.relevant), generator))
                 hands.append(_some(rest, self._size(rest, self.irrelevant), generator))
             yield np.concatenate(hands)
+
+    def _own(self, batch: Indices, rank: int, world_size: int) -> Indices:
+        if self._ids is None:
+            return super()._own(batch, rank, world_size)
+        _, number = np.unique(self._ids[batch], return_inverse=True)
+        own: Indices = batch[number % world_size == rank]
+        return own
 
     @staticmethod
     def _size(items: Indices, wanted: int | None) -> int:

@@ -127,8 +127,12 @@ class SeededBatchSampler(BatchSampler):
                     "make batches larger, or leave out a small last one with drop_last=True"
                 )
             self._done = number
-            yield batch[rank::world_size].tolist()
+            yield self._own(batch, rank, world_size).tolist()
         self._finished = True
+
+    def _own(self, batch: Indices, rank: int, world_size: int) -> Indices:
+        """The share of a global batch that a process keeps."""
+        return batch[rank::world_size]
 
 
 def _generator(seed: int, epoch: int) -> torch.Generator:

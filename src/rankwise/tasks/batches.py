@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from rankwise.data import Batch, Part
 from rankwise.distributed import gather_rows, own_share
 from rankwise.samplers import SeededBatchSampler, ShuffledBatchSampler
 
-__all__ = ["batches_of", "predict_all", "shuffled_batches"]
+__all__ = ["batches_of", "predict_all", "predict_lists", "shuffled_batches"]
 
 ROWS_AT_ONCE = 8192
 
@@ -42,6 +43,43 @@ def predict_all(model: nn.Module, features: Tensor) -> Tensor:
         outputs = gather_rows(torch.cat([model(block.to(weight.device, dtype)) for block in blocks]))
     model.train(training)
     return outputs.cpu()
+
+
+def predict_lists(model: nn.Module, features: Tensor, query_ids: Tensor) -> Tensor:
+    """The scores (N,) of all rows by a model that sees the rows of a list together: `model(features, query_ids)`.
+
+    Several processes take a share of the lists each and give each other the scores.
+    """
+    _, list_of_row, lengths = query_ids.unique(return_inverse=True, return_counts=True)
+    by_list = list_of_row.argsort(stable=True)
+    rows_of = by_list.split(lengths.tolist())
+    own = own_share(torch.arange(len(rows_of))).tolist()
+    weight = next(model.parameters(), features)
+    training = model.training
+    model.eval()
+    scores, places = [weight.new_zeros(0)], [by_list[:0]]
+    with torch.no_grad():
+        for block in _blocks([rows_of[number] for number in own]):
+            rows = torch.cat(block)
+            inputs = features[rows].to(weight.device, weight.dtype)
+            scores.append(model(inputs, query_ids[rows].to(weight.device)))
+            places.append(rows)
+    model.train(training)
+    found = gather_rows(torch.cat(scores)).cpu()
+    where = gather_rows(torch.cat(places).to(weight.device)).cpu()
+    return found[where.argsort()]
+
+
+def _blocks(lists: list[Tensor]) -> Iterator[list[Tensor]]:
+    """Lists taken together up to `ROWS_AT_ONCE` rows, a longer one alone."""
+    block: list[Tensor] = []
+    for rows in lists:
+        if block and sum(map(len, block)) + len(rows) > ROWS_AT_ONCE:
+            yield block
+            block = []
+        block.append(rows)
+    if block:
+        yield block
 
 
 def _as_it_is(batch: Any) -> Any:

@@ -10,15 +10,18 @@ from typing import Any
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
+from rankwise.checks import check_choice
 from rankwise.data import Batch, Part, Split
 from rankwise.losses import LOSSES, ListLoss, ListStatistics, SwitchLoss, create_loss
 from rankwise.metrics import Evaluation, evaluate_grades
-from rankwise.models import MLPScorer, reset_last_layer, scaled
+from rankwise.models import ContextAwareRanker, MLPScorer, ScaledRanker, reset_last_layer, scaled
 from rankwise.samplers import QueryBatchSampler
-from rankwise.tasks.batches import batches_of, predict_all
+from rankwise.tasks.batches import batches_of, predict_all, predict_lists
 from rankwise.tasks.task import Outputs
 
-__all__ = ["LTRTask"]
+__all__ = ["MODELS", "LTRTask"]
+
+MODELS = ("mlp", "context-aware")
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,8 @@ class LTRTask:
         data: features (N, D), labels are grades of 0 or more (above 0 is relevant), query_ids (N,).
         loss: a registered name, see `rankwise list losses`.
         loss_options: options of that loss.
-        hidden: the widths of the hidden layers of the scorer.
+        model: "mlp" scores every row by itself, "context-aware" with a view of the others of its list.
+        hidden: the widths of the hidden layers of the "mlp".
         scaling: of the features, see `rankwise.models.Scaling`; learned from the training part, kept in the model.
         queries: queries in every batch; those without a relevant row are left out.
         relevant, irrelevant: rows of each query in a batch; None takes all. With both None batches hold whole lists;
@@ -51,6 +55,7 @@ class LTRTask:
     data: Split
     loss: str
     loss_options: Mapping[str, Any] = field(default_factory=dict)
+    model: str = "mlp"
     hidden: Sequence[int] = (64,)
     scaling: str = "none"
     queries: int = 32
@@ -70,7 +75,10 @@ class LTRTask:
         return self.metrics[0]
 
     def build_model(self) -> nn.Module:
-        return scaled(MLPScorer(self.features, hidden=self.hidden), self.data.train.features, self.scaling)
+        rows = self.data.train.features
+        if check_choice("model", self.model, MODELS) == "context-aware":
+            return ScaledRanker(ContextAwareRanker(self.features), rows, self.scaling)
+        return scaled(MLPScorer(self.features, hidden=self.hidden), rows, self.scaling)
 
     def build_loss(self) -> nn.Module:
         loss = self._loss(self.loss, self.loss_options)
@@ -86,6 +94,7 @@ class LTRTask:
             queries=self.queries,
             relevant=self.relevant,
             irrelevant=self.irrelevant,
+            keep_lists=self.model == "context-aware",
             seed=seed,
         )
         return batches_of(part, sampler)
@@ -95,18 +104,22 @@ class LTRTask:
     ) -> Tensor:
         if self.reset_last_layer and loss.training and isinstance(loss, SwitchLoss) and int(loss.step) == loss.after:
             reset_last_layer(model)
+        inputs = (batch.features, batch.query_ids) if self.model == "context-aware" else (batch.features,)
         value: Tensor = loss(
-            model(batch.features),
+            model(*inputs),
             batch.labels,
             query_ids=batch.query_ids,
             sample_ids=batch.sample_ids,
-            previous_scores=None if previous is None else previous(batch.features),
+            previous_scores=None if previous is None else previous(*inputs),
         )
         return value
 
     def predict(self, model: nn.Module, part: str) -> Tensor:
         """Scores (N,) of the rows of a part."""
-        return predict_all(model, self.data.part(part).features)
+        rows = self.data.part(part)
+        if self.model == "context-aware":
+            return predict_lists(model, rows.features, _query_ids(rows))
+        return predict_all(model, rows.features)
 
     def evaluate(self, model: nn.Module, part: str) -> dict[str, float]:
         return self.judge(model, part).means

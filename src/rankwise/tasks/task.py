@@ -13,7 +13,7 @@ from rankwise.metrics import Evaluation
 
 __all__ = ["Outputs", "ScoringTask", "Task"]
 
-Outputs = Callable[[Tensor], Tensor]
+Outputs = Callable[..., Tensor]
 
 
 class Task(Protocol):
