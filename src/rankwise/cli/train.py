@@ -40,7 +40,7 @@ def train(recipe: str, changes: Sequence[str], out: Path, *, resume: bool) -> No
     how = f"go on with: {shlex.join(['rankwise', 'train', recipe, *changes, '--out', str(out), '--resume'])}"
     try:
         with progress_bar("loss {task.fields[loss]}  {task.fields[found]}  {task.fields[speed]}") as progress:
-            finished = run_recipe(read, out, resume=resume, watcher=_Shown(progress, read.metrics[0]))
+            finished = run_recipe(read, out, resume=resume, watcher=_Shown(progress, read.measured[0]))
     except Interrupted as problem:
         raise Stop(f"{problem}; {how}", INTERRUPTED) from None
     except OSError as problem:
@@ -58,7 +58,7 @@ def train(recipe: str, changes: Sequence[str], out: Path, *, resume: bool) -> No
         rows = [(name, f"{mean:.4f}", _interval(test.intervals.get(name))) for name, mean in test.means.items()]
         print_table("Test part", ("metric", "mean", "95 % interval"), rows, numbers=True)
         best = finished[0].run.history.best_step
-        print_paragraph(f"Weights of step {best}, the best on validation by {read.metrics[0]}.")
+        print_paragraph(f"Weights of step {best}, the best on validation by {read.measured[0]}.")
     else:
         rows = []
         for name in finished[0].test.means:

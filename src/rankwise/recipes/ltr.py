@@ -8,14 +8,13 @@ from typing import ClassVar, Literal
 from pydantic import model_validator
 
 from rankwise.data import Part, Split, cut_by_query, read_letor, read_table
+from rankwise.data.reading import is_letor
 from rankwise.data.splits import same_width
 from rankwise.recipes.schema import Count, FileOrShare, LossChoice, Names, Recipe, Strict
 from rankwise.recipes.tabular import MLPChoice
 from rankwise.tasks import LTRTask
 
 __all__ = ["LTRRecipe", "QueryData", "read_query_split"]
-
-TABLES = (".csv", ".tsv", ".parquet", ".npz")
 
 
 class QueryData(Strict):
@@ -36,11 +35,11 @@ class QueryData(Strict):
     cache: Path | None = None
 
     def read(self, path: Path) -> Part:
-        if Path(path.name.removesuffix(".gz")).suffix.lower() in TABLES:
+        if is_letor(path):
+            part = read_letor(path, features=self.features, cache=self.cache)
+        else:
             table = read_table(path, label=self.label, query=self.query, drop=self.drop, missing=self.missing)
             part = table.part
-        else:
-            part = read_letor(path, features=self.features, cache=self.cache)
         if part.query_ids is None:
             raise ValueError(f"{path}: expected the query of every row (qid:, or a column data.query), got none")
         return part

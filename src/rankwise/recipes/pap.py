@@ -33,6 +33,10 @@ class PApRecipe(Recipe):
     batches: UserBatches = UserBatches()
     metrics: tuple[str, ...] = ()
 
+    @property
+    def measured(self) -> tuple[str, ...]:
+        return (f"pap@{self.k}", *self.metrics)
+
     def build_task(self, seed: int) -> PApTask:
         return PApTask(
             read_query_split(self.data, seed),

@@ -195,7 +195,7 @@ def _find_start(
 def _open_logs(recipe: Recipe, folder: RunFolder, losses: list[float] | None) -> list[Log]:
     logs: list[Log] = []
     if "csv" in recipe.logs:
-        logs.append(CSVLog(folder.path / "log.csv", recipe.metrics, losses=losses))
+        logs.append(CSVLog(folder.path / "log.csv", recipe.measured, losses=losses))
     if "tensorboard" in recipe.logs:
         logs.append(TensorBoardLog(folder.path / "tensorboard", start=len(losses or ())))
     return logs

@@ -227,6 +227,11 @@ class Recipe(Strict, ABC):
             raise ValueError(f"expected different numbers, got {list(seeds)}")
         return seeds
 
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """The metrics by name; choices are made by the first."""
+        return self.metrics
+
     def settled(self) -> Recipe:
         """The same recipe with what the data decide written down, so that other data are read alike."""
         return self

@@ -28,7 +28,7 @@ class TableData(Strict):
     missing: Literal["error", "median"] = "error"
     header: Literal["auto", "yes", "no"] = "auto"
 
-    def read(self, path: Path) -> Table:
+    def read(self, path: Path, like: Table | None = None) -> Table:
         return read_table(
             path,
             label=self.label,
@@ -37,6 +37,7 @@ class TableData(Strict):
             drop=self.drop,
             missing=self.missing,
             header=self.header,
+            like=like,
         )
 
 
@@ -97,7 +98,7 @@ def read_split(data: TableData, seed: int) -> Split:
     """The three parts; shares are cut from the rows of `train`, the same share of each class."""
     table = data.read(data.train)
     given = {
-        name: _like(data.read(path), table, path)
+        name: data.read(path, like=table).part
         for name, path in (("validation", data.validation), ("test", data.test))
         if isinstance(path, Path)
     }
@@ -114,16 +115,3 @@ def with_data_prior(loss: LossChoice, train: Part) -> dict[str, Any]:
     """The options of a loss, with `prior: data` as the number it stands for."""
     options = loss.all_options
     return {**options, "prior": data_prior(train.labels)} if options.get("prior") == "data" else options
-
-
-def _like(table: Table, first: Table, path: Path) -> Part:
-    """A further file must be coded as the first one is."""
-    if table.feature_names != first.feature_names:
-        strange = [name for name in table.feature_names if name not in first.feature_names]
-        raise ValueError(
-            f"{path}: expected the {len(first.feature_names)} columns of the training file in the same order, got "
-            + (f"another column {strange[0]!r}" if strange else f"{len(table.feature_names)} or another order")
-        )
-    if table.classes != first.classes:
-        raise ValueError(f"{path}: expected the labels {first.classes}, got {table.classes}; name one by data.positive")
-    return table.part
