@@ -13,7 +13,7 @@ import pytest
 
 import rankwise
 from rankwise.cli import main
-from rankwise.cli.listing import KINDS
+from rankwise.cli.listing import KINDS, REGISTRIES
 
 
 def run(*arguments, **options):
@@ -37,7 +37,7 @@ def test_list_shows_every_registered_name_with_its_summary(capsys, kind):
     assert main(["list"] if kind is None else ["list", kind]) == 0
     text = capsys.readouterr().out
     lines = text.splitlines()
-    for name, registry in KINDS.items():
+    for name, registry in REGISTRIES.items():
         for record in registry:
             rows = [line for line in lines if re.match(rf"{re.escape(record.name)}(\[@k\])? ", line)]
             shown = [line for line in rows if record.summary in line and all(alias in line for alias in record.aliases)]

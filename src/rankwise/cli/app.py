@@ -139,10 +139,11 @@ def compare(
 @app.command("list")
 def list_(
     kind: Annotated[
-        str | None, typer.Argument(help="losses, metrics or samplers; all by default.", show_default=False)
+        str | None,
+        typer.Argument(help="losses, metrics, samplers, tasks or recipes; all by default.", show_default=False),
     ] = None,
 ) -> None:
-    """List the losses, metrics and batch samplers by name, one line each."""
+    """List the losses, metrics, batch samplers, tasks and recipes by name, one line each."""
     from rankwise.cli.listing import KINDS, show_list
 
     if kind is not None and kind not in KINDS:

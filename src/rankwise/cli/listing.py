@@ -14,15 +14,27 @@ __all__ = ["KINDS", "show_list"]
 
 AnyRecord = LossRecord | MetricRecord | SamplerRecord
 
-KINDS: dict[str, Iterable[AnyRecord]] = {"losses": LOSSES, "metrics": METRICS, "samplers": SAMPLERS}
+REGISTRIES: dict[str, Iterable[AnyRecord]] = {"losses": LOSSES, "metrics": METRICS, "samplers": SAMPLERS}
+KINDS = (*REGISTRIES, "tasks", "recipes")
 
 
 def show_list(kind: str | None) -> None:
     """Print the names of one kind, a key of `KINDS`, or of all."""
-    for name, registry in KINDS.items():
+    for name in KINDS:
         if kind in (None, name):
-            rows = [(_name(record.name, record), _line(record)) for record in registry]
-            print_table(name.capitalize(), ("name", "what it is"), rows, numbers=False)
+            print_table(name.capitalize(), ("name", "what it is"), _rows(name), numbers=False)
+
+
+def _rows(kind: str) -> list[tuple[str, str]]:
+    if kind in REGISTRIES:
+        return [(_name(record.name, record), _line(record)) for record in REGISTRIES[kind]]
+    from rankwise.recipes import KINDS as TASKS
+    from rankwise.recipes import library
+
+    if kind == "tasks":
+        return [(name, recipe.summary) for name, recipe in TASKS.items()]
+    # A recipe begins with a comment that says what it is.
+    return [(name, text.splitlines()[0].lstrip("# ")) for name, text in library().items()]
 
 
 def _line(record: AnyRecord) -> str:

@@ -46,7 +46,7 @@ class QueryData(Strict):
 
 
 class RankerChoice(MLPChoice):
-    """ "mlp" scores every row by itself; "context-aware" is a transformer over the rows of a list (no hidden widths)."""
+    """The word "mlp" scores every row by itself, "context-aware" is a transformer over the rows of a list."""
 
     name: Literal["mlp", "context-aware"] = "mlp"
 
