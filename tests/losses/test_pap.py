@@ -252,6 +252,16 @@ def test_lists_with_too_few_negatives_are_left_out_and_counted_or_clipped():
 
 
 @pytest.mark.parametrize("surrogate", SURROGATES)
+@pytest.mark.parametrize("shape", [(0,), (0, 5), (3, 0)])
+def test_nothing_at_all_costs_nothing(surrogate, shape):
+    scores = torch.zeros(shape, requires_grad=True)
+    found = PApLoss(2, surrogate=surrogate)(scores, torch.zeros(shape))
+    found.backward()
+    assert found.item() == 0
+    assert scores.grad.shape == shape
+
+
+@pytest.mark.parametrize("surrogate", SURROGATES)
 def test_margin_is_the_unit_of_the_scores(surrogate):
     scores = torch.randn(3, 9, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
     labels = (torch.arange(9) < 4).long().expand(3, -1)

@@ -91,8 +91,7 @@ class PApLoss(ListLoss):
         top, valid = top_negatives(negatives, self.k, self.short_lists)
         valid = valid & (positives.size > 0)
         # Only differences count: taken from the best negative they keep their digits, whatever the offset.
-        highest = top.scores.detach().masked_fill(~top.mask, -torch.inf).amax(1, keepdim=True)
-        highest = torch.where(valid[:, None], highest, 0)
+        highest = top.highest()[:, None]
         positives, top = (replace(side, scores=(side.scores - highest) / self.margin) for side in (positives, top))
         return _SURROGATES[self.surrogate](_Case(positives, top)), valid
 

@@ -81,7 +81,7 @@ def _margins(lists: Lists, k: int | None, margin: float, short_lists: str) -> li
         return [torch.full(valid.shape, torch.nan, dtype=lists.scores.dtype, device=valid.device)] * 4
     positives = in_order(positives, best_first=True)
     count = torch.minimum(positives.size, top.size)
-    highest = top.scores.masked_fill(~top.mask, -torch.inf).amax(1)
+    highest = top.highest()
     weak, strong = (
         (positives.scores.gather(1, (place - 1).clamp_min(0)[:, None])[:, 0] - highest) / margin
         for place in (count, positives.size)

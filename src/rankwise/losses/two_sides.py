@@ -49,6 +49,13 @@ class Side:
         slots = torch.arange(width, device=counts.device)
         return Side(self.scores[:, :width], self.mask[:, :width], self.weights[:, :width]).only(slots < counts[:, None])
 
+    def highest(self) -> Tensor:
+        """(Q,) best score, detached; 0 where there is nothing."""
+        if not self.scores.shape[1]:
+            return self.scores.new_zeros(len(self.scores))
+        found = self.scores.detach().masked_fill(~self.mask, -torch.inf).amax(1)
+        return torch.where(self.mask.any(1), found, 0)
+
     def mean(self) -> Tensor:
         """(Q,) weighted mean score, 0 where there is nothing."""
         return (self.scores * self.weights).sum(1) / self.weight
