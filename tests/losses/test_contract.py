@@ -65,7 +65,7 @@ def sampled(build):
 
 
 SAMPLED = {
-    "exact": lambda: sampled(NDCGLoss)(),
+    "exact": lambda: sampled(NDCGLoss)(self_weight="exact"),
     "sample": lambda: sampled(NDCGLoss)(self_weight="sample", discount_shift=30.0),
     "naive": lambda: sampled(NDCGLoss)(self_weight="naive", gain="linear"),
     "k stopped": lambda: sampled(TopKNDCGLoss)(k=5),

@@ -73,7 +73,7 @@ def test_a_sample_with_update_rate_one_is_the_plug_in_estimate():
     labels = torch.tensor([2, 1, 3, 0, 0, 0, 0, 0, 1, 0])
     drawn = torch.tensor([0, 2, 3, 5, 6])
     scores = torch.randn(5, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
-    loss = NDCGLoss(ListStatistics(labels, torch.zeros(10, dtype=torch.int64)), update_rate=1)
+    loss = NDCGLoss(ListStatistics(labels, torch.zeros(10, dtype=torch.int64)), update_rate=1, self_weight="exact")
     value = loss(scores, labels[drawn], sample_ids=drawn)
     expected, size, relevant = 1.0, 10, 4
     for i, other in ((0, 1), (1, 0)):
@@ -88,7 +88,7 @@ def test_a_sample_with_update_rate_one_is_the_plug_in_estimate():
 def test_the_gradient_of_a_later_step_is_the_slope_at_the_average():
     """Step 2: u = (1 - rate) g_1 + rate g_2, gradient f'(u) grad g_2 with the printed f'."""
     labels, rate = torch.tensor([1, 0, 0, 0, 0, 0]), 0.3
-    loss = NDCGLoss(ListStatistics(labels, torch.zeros(6, dtype=torch.int64)), update_rate=rate)
+    loss = NDCGLoss(ListStatistics(labels, torch.zeros(6, dtype=torch.int64)), update_rate=rate, self_weight="exact")
     ideal, u = oracle.ideal_dcg(labels.tolist()), None
     generator = torch.Generator().manual_seed(1)
     for drawn in (torch.tensor([0, 1, 2]), torch.tensor([0, 3, 4]), torch.tensor([0, 1, 5])):

@@ -9,9 +9,13 @@ __all__ = ["HashIndex"]
 
 # Odd constants whose bits look random; int64 products wrap around, which is what is wanted here.
 _MIX = (-7046029254386353131, -4417276706812531889, 1609587929392839161)
-# Slots per id at least; with many free slots nearly every id is found at its first or second.
-_ROOM = 4
+# Slots per id at least, up to four times as many after growing: most ids are found at their first slot, nearly all
+# others in the window after it.
+_ROOM = 2
 _SMALLEST = 1024
+_WINDOW = 8
+# Marks a slot that holds another id.
+_OTHER = -2
 
 
 class HashIndex:
@@ -39,11 +43,15 @@ class HashIndex:
         slots = _hash(ids) & (len(self._rows) - 1)
         found = self._rows[slots]
         pending = self._occupied_by_others(ids, known, found).nonzero()[:, 0]
+        slots = slots[pending]
         while len(pending):
-            slots[pending] = (slots[pending] + 1) & (len(self._rows) - 1)
-            tried = self._rows[slots[pending]]
-            found[pending] = tried
-            pending = pending[self._occupied_by_others(ids[pending], known, tried)]
+            # An id stands before the first free slot after its own, if anywhere: several slots are seen at once.
+            window = (slots[:, None] + torch.arange(1, _WINDOW + 1, device=ids.device)) & (len(self._rows) - 1)
+            rows = self._rows[window]
+            rows = rows.masked_fill((known[rows] != ids[pending, None]).any(2) & (rows >= 0), _OTHER)
+            found[pending] = rows.amax(1).clamp_min(-1)
+            undecided = (rows == _OTHER).all(1)
+            slots, pending = slots[undecided] + _WINDOW, pending[undecided]
         return found
 
     def add(self, known: Tensor) -> None:
@@ -66,9 +74,8 @@ class HashIndex:
 
     @staticmethod
     def _occupied_by_others(ids: Tensor, known: Tensor, rows: Tensor) -> Tensor:
-        if not len(known):
-            return torch.zeros_like(rows, dtype=torch.bool)
-        return (rows >= 0) & (known[rows.clamp_min(0)] != ids).any(1)
+        # Where there is none, -1 names the last row; what that holds does not matter.
+        return (known[rows] != ids).any(1) & (rows >= 0) if len(known) else torch.zeros_like(rows, dtype=torch.bool)
 
 
 def _size(ids: int) -> int:
@@ -76,9 +83,10 @@ def _size(ids: int) -> int:
 
 
 def _hash(ids: Tensor) -> Tensor:
-    mixed = torch.zeros_like(ids[:, 0])
-    for column in range(ids.shape[1]):
-        mixed = (mixed ^ ids[:, column]) * _MIX[0]
-        mixed = (mixed ^ ((mixed >> 32) & 0xFFFFFFFF)) * _MIX[1]
-        mixed = mixed ^ ((mixed >> 29) & 0x7FFFFFFFF)
-    return (mixed * _MIX[2] >> 20) & 0xFFFFFFFFFFF
+    mixed = ids[:, 0] * _MIX[0]
+    for column in range(1, ids.shape[1]):
+        mixed = (mixed ^ (mixed >> 29)) * _MIX[1] + ids[:, column] * _MIX[2]
+    mixed ^= mixed >> 32
+    mixed *= _MIX[1]
+    # The high bits are the best mixed; what is left of the sign is cut off with the number of slots.
+    return mixed >> 24

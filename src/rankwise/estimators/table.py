@@ -64,12 +64,23 @@ class IdTable(nn.Module):
         """(n, width) the rows of `ids`."""
         return self._row_space[: self._count]
 
-    def read(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """The rows of `ids` (Q,) or (Q, 2) as (Q, width), zeros where an id is unknown, and which are known (Q,)."""
+    def locate(self, ids: Tensor) -> Tensor:
+        """Which row each of `ids` (Q,) or (Q, 2) has, -1 for none: (Q,). For reading and updating with one search."""
+        ids = self._as_columns(ids)
+        known = self._id_space[: self._count]
+        if self._index is None:
+            self._index = HashIndex(known)
+        return self._index.find(ids, known)
+
+    def read(self, ids: Tensor, place: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The rows of `ids` (Q,) or (Q, 2) as (Q, width), zeros where an id is unknown, and which are known (Q,).
+
+        `place` is what `locate(ids)` gave, if that was asked already.
+        """
         if not self._count:
             unknown = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
             return self._row_space.new_zeros(len(ids), self.width), unknown
-        place = self._find(self._as_columns(ids))
+        place = self.locate(ids) if place is None else place
         known = place >= 0
         return self._row_space[place.clamp_min(0)].masked_fill(~known[:, None], 0), known
 
@@ -80,35 +91,34 @@ class IdTable(nn.Module):
         values: Tensor,
         update_rate: float,
         blend: Callable[[Tensor, Tensor, float], Tensor] = torch.lerp,
+        place: Tensor | None = None,
     ) -> Tensor:
         """Move the rows of `ids` (Q,) or (Q, 2) towards `values` (Q, width); gives them as they are then, (Q, width).
 
         `blend(old, new, update_rate)` says how, for numbers whose average is not taken as they are (logarithms).
+        `place` is what `locate(ids)` gave, if that was asked already.
         """
         if not len(ids):
             return values.to(self._row_space.dtype)
-        ids = self._as_columns(ids)
-        before, place = self._count, self._find(ids)
+        before, values = self._count, values.to(self._row_space.dtype)
+        place = self.locate(ids) if place is None else place
         new = place < 0
-        if bool(new.any()):
-            self._append(_distinct(ids[new]))
-            place[new] = self._find(ids[new])
+        any_new = bool(new.any())
+        if any_new:
+            self._append(_distinct(self._as_columns(ids)[new]))
+            place = place.masked_scatter(new, self.locate(ids[new]))
         distinct, inverse, counts = place.unique(return_inverse=True, return_counts=True)
-        now = self._row_space.new_zeros(len(distinct), self.width)
-        now.index_add_(0, inverse, values.to(now.dtype)).div_(counts[:, None])
+        if len(distinct) == len(place):
+            distinct, inverse, now = place, None, values
+        else:
+            now = values.new_zeros(len(distinct), self.width).index_add_(0, inverse, values).div_(counts[:, None])
         remembered = blend(self._row_space[distinct], now, update_rate)
-        now = torch.where(distinct[:, None] < before, remembered, now)
+        now = torch.where(distinct[:, None] < before, remembered, now) if any_new else remembered
         self._row_space[distinct] = now
-        return now[inverse]
+        return now if inverse is None else now[inverse]
 
     def _as_columns(self, ids: Tensor) -> Tensor:
         return ids[:, None] if self.columns == 1 else ids
-
-    def _find(self, ids: Tensor) -> Tensor:
-        known = self._id_space[: self._count]
-        if self._index is None:
-            self._index = HashIndex(known)
-        return self._index.find(ids, known)
 
     def _append(self, ids: Tensor) -> None:
         count = self._count + len(ids)

@@ -84,7 +84,8 @@ class ThresholdTracker(nn.Module):
         if group_ids is None:
             value = self._minimum(scores, share, level, mean)
             return Threshold(value, self._derivatives(scores, share, level, mean, value)[1], value)
-        remembered, known = self.table.read(group_ids)
+        place = self.table.locate(group_ids)
+        remembered, known = self.table.read(group_ids, place)
         before, curvature = remembered.to(scores.dtype).unbind(1)
         if not bool(known.all()):
             best, top_share = _best(scores[~known], share[~known], scores.shape[1])
@@ -93,8 +94,8 @@ class ThresholdTracker(nn.Module):
         value = torch.where(known, before - self.step_size * slope, before)
         curvature = torch.where(known, curvature.lerp(here, self.update_rate), here)
         if self.training:
-            now = self.table.update(group_ids, torch.stack([value, curvature], 1), 1.0).to(scores.dtype)
-            value, curvature = now.unbind(1)
+            now = self.table.update(group_ids, torch.stack([value, curvature], 1), 1.0, place=place)
+            value, curvature = now.to(scores.dtype).unbind(1)
         return Threshold(value, curvature, before)
 
     @torch.no_grad()

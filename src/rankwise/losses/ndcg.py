@@ -42,9 +42,9 @@ class NDCGLoss(CompositionalLoss):
         update_rate: weight of the new estimate in the moving average, in (0, 1]; 1 remembers nothing. Only with
             `statistics`.
         self_weight: how much an item counts in its own estimated rank. "exact": as one item of the whole list, without
-            bias. "sample": as one item of the batch. "naive": the plain mean over the batch, whatever its share of
-            relevant items. The last two keep ranks from looking too good when few items of a long list are drawn. Only
-            with `statistics`.
+            bias. "sample": as one item of the batch, which keeps ranks from looking too good when few items of a long
+            list are drawn, and trained better. "naive": the plain mean over the batch, whatever its share of relevant
+            items. Only with `statistics`.
         lists, empty, reduction: see `ListLoss`.
 
     Example:
@@ -67,7 +67,7 @@ class NDCGLoss(CompositionalLoss):
         gain: Gain = "exp2",
         discount_shift: float = 0.0,
         update_rate: float = 0.1,
-        self_weight: str = "exact",
+        self_weight: str = "sample",
         lists: str = "rows",
         empty: str = "skip",
         reduction: str = "mean",

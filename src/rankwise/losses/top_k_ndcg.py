@@ -63,7 +63,7 @@ class TopKNDCGLoss(CompositionalLoss):
         gain: Gain = "exp2",
         discount_shift: float = 0.0,
         update_rate: float = 0.1,
-        self_weight: str = "exact",
+        self_weight: str = "sample",
         lists: str = "rows",
         empty: str = "skip",
         reduction: str = "mean",
