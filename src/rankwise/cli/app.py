@@ -140,7 +140,7 @@ def compare(
 def list_(
     kind: Annotated[
         str | None,
-        typer.Argument(help="losses, metrics, samplers, tasks or recipes; all by default.", show_default=False),
+        typer.Argument(help="losses, metrics, samplers, tasks or recipes; else all.", show_default=False),
     ] = None,
 ) -> None:
     """List the losses, metrics, batch samplers, tasks and recipes by name, one line each."""
