@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from rankwise.losses import AUPRCLoss, Combined, EmbeddingLoss, SemiVariance
+from rankwise.losses import AUPRCLoss, Combined, EmbeddingLoss, SemiVariance, create_loss
 
 STEPS = 4
 
@@ -23,6 +23,7 @@ def global_batch(step: int, items: int) -> dict[str, torch.Tensor]:
         "labels": (torch.rand(items, generator=generator) < 0.3).long(),
         "queries": torch.randint(-2, 3, (items,), generator=generator),
         "classes": torch.randint(0, 4, (items,), generator=generator),
+        "items": torch.randperm(2 * items, generator=generator)[:items],
     }
 
 
@@ -46,21 +47,25 @@ def main(kind: str, rank: int, world: int, rendezvous: str, out: str) -> None:
         "ragged": lambda: Combined(AUPRCLoss(), SemiVariance(3, 15)),
         "embedding": lambda: EmbeddingLoss(AUPRCLoss()),
         "columns": lambda: AUPRCLoss(lists="columns"),
+        "soap": lambda: create_loss("soap"),
+        "memory": lambda: create_loss("cross-batch-memory", memory=60),
     }[kind]()
     dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=world)
     torch.manual_seed(0)
-    model = DistributedDataParallel(torch.nn.Linear(6, {"embedding": 5, "columns": 3}.get(kind, 1)))
+    model = DistributedDataParallel(torch.nn.Linear(6, {"embedding": 5, "memory": 5, "columns": 3}.get(kind, 1)))
     optimiser = torch.optim.SGD(model.parameters(), lr=0.5)
     record = []
     for step in range(STEPS):
         batch = {name: part(t, rank, world, step) for name, t in global_batch(step, 41).items()}
         output = model(batch["features"])
-        if kind == "embedding":
+        if kind in ("embedding", "memory"):
             value = loss(output, batch["classes"])
         elif kind == "columns":
             value = loss(output, torch.stack([batch["classes"] == c for c in range(3)], 1).long())
         elif kind == "ragged":
             value = loss(output[:, 0], batch["labels"], query_ids=batch["queries"])
+        elif kind == "soap":
+            value = loss(output[:, 0], batch["labels"], sample_ids=batch["items"])
         else:
             value = loss(output[:, 0], batch["labels"])
         optimiser.zero_grad()

@@ -2,8 +2,23 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from rankwise.losses.auprc import AUPRCLoss
-from rankwise.losses.rivals import BalancedCrossEntropyLoss, CrossEntropyLoss
+from rankwise.losses.rivals import (
+    APLoss,
+    BalancedCrossEntropyLoss,
+    BlackboxAPLoss,
+    CrossEntropyLoss,
+    FastAPLoss,
+    FocalLoss,
+    HistogramAPLoss,
+    LDAMLoss,
+    PairwiseAUROCLoss,
+    SmoothAPLoss,
+    SOAPLoss,
+    metric_learning,
+)
 from rankwise.losses.semi_variance import SemiVariance
 from rankwise.registry import LossRecord
 
@@ -32,6 +47,7 @@ AVERAGE_PRECISION_RIVALS = (
         summary="rival: binary cross entropy of logits",
         build=CrossEntropyLoss,
         shift_invariant=False,
+        advice="the first thing to try; gives probabilities",
     ),
     LossRecord(
         name="balanced-cross-entropy",
@@ -39,6 +55,128 @@ AVERAGE_PRECISION_RIVALS = (
         summary="rival: binary cross entropy with positives and negatives weighing the same",
         build=BalancedCrossEntropyLoss,
         shift_invariant=False,
+        advice="few positives, batches drawn like the data",
+    ),
+    LossRecord(
+        name="class-balanced-cross-entropy",
+        aliases=("class-balanced-ce",),
+        summary="rival: binary cross entropy weighed by the effective number of each kind",
+        build=partial(BalancedCrossEntropyLoss, 0.999),
+        shift_invariant=False,
+        paper="Cui et al., CVPR 2019",
+        advice="between plain and balanced; pass the `counts` of the data",
+    ),
+    LossRecord(
+        name="focal",
+        summary="rival: cross entropy that cares less for items already right",
+        build=FocalLoss,
+        shift_invariant=False,
+        paper="Lin et al., ICCV 2017",
+        advice="very many easy negatives (detection)",
+    ),
+    LossRecord(
+        name="ldam",
+        summary="rival: cross entropy with a wider margin for the rarer kind",
+        build=LDAMLoss,
+        shift_invariant=False,
+        paper="Cao et al., NeurIPS 2019",
+        advice="long-tailed classes; pass the `counts` of the data",
+    ),
+    LossRecord(
+        name="pairwise-auroc",
+        aliases=("auroc",),
+        summary="rival: area under the ROC curve, over all pairs",
+        build=PairwiseAUROCLoss,
+        paper="Yan et al., ICML 2003",
+        advice="all thresholds matter alike, not the top of the ranking",
+    ),
+    LossRecord(
+        name="smooth-ap",
+        summary="rival: average precision of the batch, its steps made sigmoids",
+        build=SmoothAPLoss,
+        paper="Brown et al., ECCV 2020",
+        advice="retrieval with large batches",
+    ),
+    LossRecord(
+        name="soap",
+        summary="rival: average precision from moving averages kept for every positive",
+        build=SOAPLoss,
+        shift_invariant=False,
+        paper="Qi et al., NeurIPS 2021",
+        state="two numbers for each positive, by `sample_ids`; the batch alone without them",
+        advice="one list, few positives, each seen often",
+    ),
+    LossRecord(
+        name="histogram-ap",
+        summary="rival: average precision from soft histograms of the scores",
+        build=HistogramAPLoss,
+        shift_invariant=False,
+        paper="Revaud et al., ICCV 2019",
+        advice="retrieval with very large batches: linear in the items",
+    ),
+    LossRecord(
+        name="fast-ap",
+        summary="rival: histogram average precision with the bins of FastAP",
+        build=FastAPLoss,
+        shift_invariant=False,
+        paper="Cakir et al., CVPR 2019",
+        advice="as histogram-ap, coarser and smoother",
+    ),
+    LossRecord(
+        name="blackbox-ap",
+        summary="rival: exact average precision, its gradient from a second ranking",
+        build=BlackboxAPLoss,
+        paper="Rolinek et al., CVPR 2020",
+        advice="a gradient that does not vanish for hopeless items",
+    ),
+    LossRecord(
+        name="ap-loss",
+        summary="rival: average precision by error-driven updates",
+        build=APLoss,
+        paper="Chen et al., CVPR 2019",
+        advice="detection; badly wrong pairs still move",
+    ),
+    LossRecord(
+        name="contrastive",
+        summary="rival: pairs of a class near, others apart (pytorch-metric-learning)",
+        build=metric_learning.contrastive,
+        inputs="embeddings",
+        paper="Hadsell et al., CVPR 2006",
+        advice="retrieval, the plainest",
+    ),
+    LossRecord(
+        name="triplet",
+        summary="rival: nearer to its own class than to others by a margin (pytorch-metric-learning)",
+        build=metric_learning.triplet,
+        inputs="embeddings",
+        paper="Weinberger and Saul, JMLR 2009",
+        advice="retrieval with small batches: cubic in their size",
+    ),
+    LossRecord(
+        name="multi-similarity",
+        summary="rival: pairs weighed by their own and each other's similarities (pytorch-metric-learning)",
+        build=metric_learning.multi_similarity,
+        inputs="embeddings",
+        paper="Wang et al., CVPR 2019",
+        advice="retrieval, a strong rival on classes not seen in training",
+    ),
+    LossRecord(
+        name="fast-ap-pairs",
+        summary="rival: FastAP as in pytorch-metric-learning",
+        build=metric_learning.pair_histograms,
+        inputs="embeddings",
+        paper="Cakir et al., CVPR 2019",
+        advice="to compare with `fast-ap`, the same loss over lists",
+    ),
+    LossRecord(
+        name="cross-batch-memory",
+        aliases=("xbm",),
+        summary="rival: contrastive loss against a memory of earlier batches (pytorch-metric-learning)",
+        build=metric_learning.cross_batch_memory,
+        inputs="embeddings",
+        paper="Wang et al., CVPR 2020",
+        state="the last 1,024 vectors and their classes",
+        advice="retrieval with small batches, late in training",
     ),
 )
 
