@@ -17,7 +17,7 @@ Made by `make bench` (`python -m benchmarks.speed`). Every row is measured in on
 is the median over all runs after a warm-up, forward and backward for losses, the call for metrics. Machines are noisy:
 ratios inside one row mean more than milliseconds.
 
-- **x ours**: the contender's time divided by ours; above 1 it is slower than ours.
+- **x ours**: the contender's time divided by ours (the first of ours in the row); above 1 it is slower than ours.
 - **ours / limit**: our time divided by that of the row's limit: one step of torch that an exact method could hardly do
   without. Below 1 where ours sorts faster than torch does.
 - **peak MiB**: highest resident memory during one call less that before it, in a process of its own that has made the
@@ -50,6 +50,8 @@ def render_group(group: Group, results: Sequence[Result]) -> str:
         mark = next((known.mark for known in group.rows if known.name == name), None)
         for number, result in enumerate(row):
             shown = result.role == "ours" and mark is not None
+            # Each of ours is judged by itself.
+            judged = [other for other in row if other is result or other.role != "ours"]
             lines.append(
                 [
                     name if number == 0 else "",
@@ -60,7 +62,7 @@ def render_group(group: Group, results: Sequence[Result]) -> str:
                     "-" if result.peak_mib is None else f"{result.peak_mib:.0f}",
                     str(result.runs) if result.runs else "-",
                     describe(mark) if shown and mark else "",
-                    "; ".join(part for part in (judge(mark, row) if shown and mark else "", result.note) if part),
+                    "; ".join(part for part in (judge(mark, judged) if shown and mark else "", result.note) if part),
                 ]
             )
     table = "\n".join("| " + " | ".join(cell.replace("|", "/") for cell in line) + " |" for line in lines)

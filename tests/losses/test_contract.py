@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 
-from rankwise.losses import LOSSES, AUPRCLoss, Combined, CrossEntropyLoss, ListLoss, PriorSchedule, SemiVariance
+from rankwise.losses import (
+    LOSSES,
+    AUPRCLoss,
+    Combined,
+    CrossEntropyLoss,
+    ListLoss,
+    PriorSchedule,
+    SemiVariance,
+    StableAPLoss,
+)
 from rankwise.testing import check_loss
 
 VARIANTS = {
@@ -16,6 +25,11 @@ VARIANTS = {
     "no link": lambda: AUPRCLoss(link="none"),
     "combined": lambda: Combined(AUPRCLoss(), SemiVariance(3, 15)),
     "sum": lambda: AUPRCLoss(reduction="sum"),
+    "stable AP, batch ratio": lambda: StableAPLoss("batch"),
+    "stable AP, data set ratio": lambda: StableAPLoss("dataset", prior=PriorSchedule(0.5, 0.02, 3)),
+    "stable AP, h of the mean": lambda: StableAPLoss("batch", outer="batch"),
+    "stable AP, rank weights": lambda: StableAPLoss("batch", weighting="rank"),
+    "stable AP, no link": lambda: StableAPLoss(link="none"),
 }
 
 
@@ -33,8 +47,9 @@ def test_variants_keep_the_contract(name):
 
 
 @pytest.mark.parametrize("link", ["tanh", "sigmoid"])
-def test_bounded_links_keep_the_contract_but_for_shifts(link):
-    check_loss(lambda: AUPRCLoss(link=link), shift_invariant=False)
+@pytest.mark.parametrize("loss", [AUPRCLoss, StableAPLoss])
+def test_bounded_links_keep_the_contract_but_for_shifts(loss, link):
+    check_loss(lambda: loss(link=link), shift_invariant=False)
 
 
 class FirstItemOnly(ListLoss):

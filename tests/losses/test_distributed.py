@@ -29,7 +29,13 @@ def train(kind, world, folder):
     return [torch.load(out, weights_only=True) for out in outs]
 
 
-@pytest.mark.parametrize("kind", ["one list", "ragged", "embedding", "columns", "soap", "memory"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("one list", "ragged", "embedding", "columns", "soap", "memory"),
+        *("stable one list", "stable ragged", "stable embedding"),
+    ],
+)
 def test_one_two_and_three_processes_train_alike(kind, tmp_path):
     (single,) = train(kind, 1, tmp_path / "1")
     for world in (2, 3):

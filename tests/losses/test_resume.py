@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
-from rankwise.losses import AUPRCLoss, Combined, PriorSchedule, SemiVariance
+from rankwise.losses import AUPRCLoss, Combined, PriorSchedule, SemiVariance, StableAPLoss
 from rankwise.samplers import BinaryBatchSampler
+from rankwise.training import PreviousWeights
 
 FEATURES = torch.randn(90, 5, generator=torch.Generator().manual_seed(0))
 LABELS = (torch.arange(90) % 9 == 0).long()
 
 
+LOSSES = {
+    "soprc": lambda: Combined(AUPRCLoss(PriorSchedule(0.5, 0.1, steps=9)), SemiVariance(3, 15)),
+    "stable AP": StableAPLoss,
+}
+
+
 class Training:
-    def __init__(self):
+    def __init__(self, loss):
         torch.manual_seed(0)
         self.model = torch.nn.Linear(5, 1)
-        self.loss = Combined(AUPRCLoss(PriorSchedule(0.5, 0.1, steps=9)), SemiVariance(3, 15))
+        self.loss = LOSSES[loss]()
         self.optimiser = torch.optim.AdamW(self.model.parameters(), lr=0.1)
         self.sampler = BinaryBatchSampler(LABELS, positives=3, negatives=9, seed=1)
-        self.parts = {name: getattr(self, name) for name in ("model", "loss", "optimiser", "sampler")}
+        self.previous = PreviousWeights(self.model, self.optimiser)
+        self.parts = {name: getattr(self, name) for name in ("model", "loss", "optimiser", "sampler", "previous")}
 
     def run(self, steps):
         done = 0
         while True:
             for batch in self.sampler:
                 # Scores far beyond [-1, 1], so that the running spread has something to remember.
-                value = self.loss(30 * self.model(FEATURES[batch])[:, 0], LABELS[batch])
+                before = 30 * self.previous(FEATURES[batch])[:, 0]
+                value = self.loss(30 * self.model(FEATURES[batch])[:, 0], LABELS[batch], previous_scores=before)
                 self.optimiser.zero_grad()
                 value.backward()
                 self.optimiser.step()
@@ -43,11 +53,12 @@ class Training:
         return self
 
 
-def test_resumed_equals_uninterrupted_at_every_step(tmp_path):
-    straight = Training().run(16)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_resumed_equals_uninterrupted_at_every_step(loss, tmp_path):
+    straight = Training(loss).run(16)
     for cut in range(1, 16, 3):
-        Training().run(cut).save(tmp_path / "state.pt")
-        resumed = Training().load(tmp_path / "state.pt").run(16 - cut)
+        Training(loss).run(cut).save(tmp_path / "state.pt")
+        resumed = Training(loss).load(tmp_path / "state.pt").run(16 - cut)
         for name in ("model", "loss"):
             left, right = straight.parts[name].state_dict(), resumed.parts[name].state_dict()
             assert left.keys() == right.keys()

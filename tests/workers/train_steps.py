@@ -11,7 +11,8 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from rankwise.losses import AUPRCLoss, Combined, EmbeddingLoss, SemiVariance, create_loss
+from rankwise.losses import AUPRCLoss, Combined, EmbeddingLoss, SemiVariance, StableAPLoss, create_loss
+from rankwise.training import PreviousWeights
 
 STEPS = 4
 
@@ -49,11 +50,17 @@ def main(kind: str, rank: int, world: int, rendezvous: str, out: str) -> None:
         "columns": lambda: AUPRCLoss(lists="columns"),
         "soap": lambda: create_loss("soap"),
         "memory": lambda: create_loss("cross-batch-memory", memory=60),
+        "stable one list": StableAPLoss,
+        "stable ragged": lambda: StableAPLoss("batch", outer="batch", update_rate=0.1),
+        "stable embedding": lambda: EmbeddingLoss(StableAPLoss(update_rate=0.1)),
     }[kind]()
     dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=world)
     torch.manual_seed(0)
-    model = DistributedDataParallel(torch.nn.Linear(6, {"embedding": 5, "memory": 5, "columns": 3}.get(kind, 1)))
+    model = DistributedDataParallel(
+        torch.nn.Linear(6, {"embedding": 5, "memory": 5, "columns": 3}.get(kind.split()[-1], 1))
+    )
     optimiser = torch.optim.SGD(model.parameters(), lr=0.5)
+    previous = PreviousWeights(model.module, optimiser)
     record = []
     for step in range(STEPS):
         batch = {name: part(t, rank, world, step) for name, t in global_batch(step, 41).items()}
@@ -66,6 +73,11 @@ def main(kind: str, rank: int, world: int, rendezvous: str, out: str) -> None:
             value = loss(output[:, 0], batch["labels"], query_ids=batch["queries"])
         elif kind == "soap":
             value = loss(output[:, 0], batch["labels"], sample_ids=batch["items"])
+        elif kind == "stable embedding":
+            value = loss(output, batch["classes"], previous_embeddings=previous(batch["features"]))
+        elif kind == "stable ragged":
+            before = previous(batch["features"])[:, 0]
+            value = loss(output[:, 0], batch["labels"], query_ids=batch["queries"], previous_scores=before)
         else:
             value = loss(output[:, 0], batch["labels"])
         optimiser.zero_grad()

@@ -7,12 +7,13 @@ from benchmarks.speed.groups.ap import AP
 from benchmarks.speed.groups.importing import IMPORTING
 from benchmarks.speed.groups.ndcg import NDCG
 from benchmarks.speed.groups.one_list import ONE_LIST
+from benchmarks.speed.groups.previous_weights import PREVIOUS_WEIGHTS
 from benchmarks.speed.groups.retrieval_batch import RETRIEVAL_BATCH
 from benchmarks.speed.groups.retrieval_metrics import RETRIEVAL_METRICS
 
 __all__ = ["GROUPS", "find_group"]
 
-GROUPS = (ONE_LIST, RETRIEVAL_BATCH, RETRIEVAL_METRICS, NDCG, AP, IMPORTING)
+GROUPS = (ONE_LIST, RETRIEVAL_BATCH, PREVIOUS_WEIGHTS, RETRIEVAL_METRICS, NDCG, AP, IMPORTING)
 
 
 def find_group(key: str) -> Group:

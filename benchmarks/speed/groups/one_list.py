@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.speed.contest import Contender, Group, Mark, Row, Values
-from rankwise.losses import AUPRCLoss
+from rankwise.losses import AUPRCLoss, ListLoss, StableAPLoss
 from rankwise.pairs import pair_sums
 from rankwise.surrogates import SquaredHinge
 
@@ -31,9 +31,12 @@ def _make(positives: int, negatives: int) -> _List:
     return _List(scores.requires_grad_(), labels)
 
 
-def _ours(problem: _List) -> Callable[[], object]:
-    loss = AUPRCLoss()
-    return lambda: torch.autograd.grad(loss(problem.scores, problem.labels), problem.scores)
+def _ours(build: Callable[[], ListLoss]) -> Callable[[_List], Callable[[], object]]:
+    def prepare(problem: _List) -> Callable[[], object]:
+        loss = build()
+        return lambda: torch.autograd.grad(loss(problem.scores, problem.labels), problem.scores)
+
+    return prepare
 
 
 def _libauc(problem: _List) -> Callable[[], object]:
@@ -77,7 +80,8 @@ def _sorted_plainly(positives: Tensor, negatives: Tensor) -> Tensor:
 
 def _contenders(all_pairs: str = "") -> tuple[Contender, ...]:
     return (
-        Contender("rankwise AUPRCLoss (SOPRC)", _ours, role="ours"),
+        Contender("rankwise AUPRCLoss (SOPRC)", _ours(AUPRCLoss), role="ours"),
+        Contender("rankwise StableAPLoss", _ours(StableAPLoss), role="ours"),
         Contender("squared hinge, all pairs, plain torch", _mean_over_pairs(_all_pairs), checked=True, skip=all_pairs),
         Contender("the same sum, sorted, plain torch", _mean_over_pairs(_sorted_plainly), checked=True),
         Contender(
@@ -110,8 +114,8 @@ ONE_LIST = Group(
     title="One list: positives + negatives",
     problem="n+ + n-",
     about=(
-        "Forward and backward on the scores. Ours is the whole SOPRC step; the squared hinge, its mean over all pairs "
-        "computed in three ways, is a lighter objective."
+        "Forward and backward on the scores. Ours are the whole steps of SOPRC and stable AP; the squared hinge, its "
+        "mean over all pairs computed in three ways, is a lighter objective."
     ),
     rows=(
         _row(64, 960, Mark(ms=1.5, anchor=(_ANCHOR, 0.6), why_missed=_FIXED_COST)),

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from benchmarks.speed.contest import Contender, Group, Mark, Row
-from rankwise.losses import AUPRCLoss, EmbeddingLoss
+from rankwise.losses import AUPRCLoss, EmbeddingLoss, StableAPLoss
 
 __all__ = ["RETRIEVAL_BATCH"]
 
@@ -96,6 +96,11 @@ def _contenders(size: int) -> tuple[Contender, ...]:
     return (
         Contender(
             "rankwise EmbeddingLoss(AUPRCLoss())", lambda batch: _step(batch, EmbeddingLoss(AUPRCLoss())), role="ours"
+        ),
+        Contender(
+            "rankwise EmbeddingLoss(StableAPLoss())",
+            lambda batch: _step(batch, EmbeddingLoss(StableAPLoss())),
+            role="ours",
         ),
         Contender(_ANCHOR, lambda batch: _step(batch, _smooth_ap)),
         peer("contrastive", "ContrastiveLoss"),

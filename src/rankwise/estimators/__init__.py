@@ -1,6 +1,8 @@
 """What survives between batches: state held in registered buffers only."""
 
+from rankwise.estimators.means import MeanTracker
 from rankwise.estimators.quantiles import QuantileTracker, interpolate_quantiles
 from rankwise.estimators.table import IdTable
+from rankwise.estimators.tracker import GroupTracker
 
-__all__ = ["IdTable", "QuantileTracker", "interpolate_quantiles"]
+__all__ = ["GroupTracker", "IdTable", "MeanTracker", "QuantileTracker", "interpolate_quantiles"]

@@ -12,6 +12,7 @@ from rankwise.losses.embedding import EmbeddingLoss
 from rankwise.losses.priors import GroupPrior, Prior, PriorSchedule, class_prior, data_prior
 from rankwise.losses.rivals import BalancedCrossEntropyLoss, CrossEntropyLoss
 from rankwise.losses.semi_variance import SemiVariance
+from rankwise.losses.stable_ap import StableAPLoss
 from rankwise.registry import LossRecord, Registry
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "Prior",
     "PriorSchedule",
     "SemiVariance",
+    "StableAPLoss",
     "class_prior",
     "create_loss",
     "data_prior",

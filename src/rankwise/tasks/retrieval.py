@@ -67,7 +67,7 @@ class RetrievalTask:
     def build_loss(self) -> nn.Module:
         if self.loss == CLASSIFIER:
             return ClassifierHead(self.dimensions, int(self.data.train.labels.max()) + 1)
-        loss: nn.Module = create_loss(self.loss, **self.loss_options)
+        loss: Any = create_loss(self.loss, **self.loss_options)
         return EmbeddingLoss(loss) if LOSSES.get(self.loss).inputs == "scores" else loss
 
     def train_loader(self, seed: int) -> DataLoader[Batch]:

@@ -147,7 +147,7 @@ def cross_batch_memory(
 
 def _losses() -> Any:
     try:
-        from pytorch_metric_learning import losses
+        from pytorch_metric_learning import losses  # type: ignore[import-untyped]
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             'this loss is one of pytorch-metric-learning: pip install "rankwise[peers]"', name=error.name
