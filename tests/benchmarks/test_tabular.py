@@ -11,7 +11,7 @@ from benchmarks.quality.tabular import contenders, tables
 from benchmarks.quality.tabular.contenders import NEURAL, Found, Neural
 from benchmarks.quality.tabular.ensemble import EnsembleTask, Member, draw_batches
 from benchmarks.quality.tabular.results import BOOSTING, Row, Rows
-from rankwise.training import adamw, fit
+from rankwise.training import fit
 
 
 def table(rows=400, seed=0):
@@ -38,14 +38,19 @@ def test_folds_are_disjoint_and_together_complete():
 def test_side_by_side_equals_alone(neural):
     splits = [(seed, tables.cut(table(), fold)) for seed, fold in ((0, 0), (3, 1), (5, 2))]
     together = neural.task(splits, 5, neural.settings[-1])
-    run = fit(together, steps=5, optimiser=adamw(1e-2))
-    for place, pair in enumerate(splits):
+    # Not Adam: it turns the rounding errors of gradients that should be 0 (a shift of all scores) into full steps.
+    run = fit(together, steps=5, optimiser=plain_descent)
+    for place in range(len(splits)):
         alone = EnsembleTask([together.members[place]], together.loss, together.loss_options)
-        single = fit(alone, steps=5, optimiser=adamw(1e-2))
+        single = fit(alone, steps=5, optimiser=plain_descent)
         for left, right in zip(run.model.parameters(), single.model.parameters(), strict=True):
-            torch.testing.assert_close(left[place], right[0], rtol=1e-3, atol=1e-4)
+            torch.testing.assert_close(left[place], right[0], rtol=1e-4, atol=1e-5)
         found = together.evaluate(run.model, "test")[str(place)]
-        assert found == pytest.approx(alone.evaluate(single.model, "test")["ap"], abs=0.05), pair[0]
+        assert found == pytest.approx(alone.evaluate(single.model, "test")["ap"], abs=1e-3)
+
+
+def plain_descent(parameters):
+    return torch.optim.SGD(parameters, lr=0.3)
 
 
 @pytest.mark.parametrize("positives", [None, 4])
@@ -68,7 +73,7 @@ def test_rows_survive_and_are_not_run_again(tmp_path, monkeypatch, capsys):
 
     def shorter(neural, splits, on_step):
         asked.append(neural.loss)
-        return contenders.run(neural, splits, on_step, curve=(2, 3, 4, 6))
+        return contenders.run(neural, splits, on_step, curve=(2, 4, 6, 8))
 
     monkeypatch.setattr(program, "run", shorter)
     monkeypatch.setattr("sys.argv", ["tabular", "--tables", "small", "--folder", str(tmp_path)])
@@ -90,7 +95,13 @@ def test_differences_are_taken_fold_by_fold(tmp_path):
         seeds = range(1 if loss == BOOSTING else 2)
         rows.add(
             [
-                Row("t", loss, fold, seed, Found(0.1, "", 0.5, 0.1 * fold + 0.01 * seed + gain, (0.1, 0.2, 0.3, 0.4)))
+                Row(
+                    "t",
+                    loss,
+                    fold,
+                    seed,
+                    Found(0.1, "", 0.5, round(0.1 * fold + 0.01 * seed + gain, 6), (0.1, 0.2, 0.3, 0.4)),
+                )
                 for fold in range(5)
                 for seed in seeds
             ]

@@ -103,9 +103,8 @@ def _figure(rows: Rows, table: str, loss: str) -> str:
     if not values:
         return ""
     found = summarise(values)
-    best = max((mean for neural in NEURAL if (mean := _mean(rows, table, neural.loss)) is not None), default=None)
-    text = f"{found.mean:.3f}"
-    return f"{f'**{text}**' if found.mean == best else text} [{found.low:.3f}, {found.high:.3f}]"
+    text = f"**{found.mean:.3f}**" if loss == _best(rows, table) else f"{found.mean:.3f}"
+    return f"{text} [{found.low:.3f}, {found.high:.3f}]"
 
 
 def _difference(rows: Rows, table: str, loss: str) -> str:
@@ -117,19 +116,16 @@ def _difference(rows: Rows, table: str, loss: str) -> str:
 
 
 def _verdict(rows: Rows, names: Sequence[str]) -> str:
-    won = []
-    for table in names:
-        means = {neural.loss: _mean(rows, table, neural.loss) for neural in NEURAL}
-        known = {loss: mean for loss, mean in means.items() if mean is not None}
-        if known and max(known, key=known.__getitem__) in OURS:
-            won.append(table)
+    won = [table for table in names if _best(rows, table) in OURS]
     which = ", ".join(won) or "none"
     return f"SOPRC or stable AP has the highest mean of the networks on {len(won)} of {len(names)} tables: {which}."
 
 
-def _mean(rows: Rows, table: str, loss: str) -> float | None:
-    values = rows.per_fold(table, loss)
-    return fmean(values) if values else None
+def _best(rows: Rows, table: str) -> str | None:
+    """The network with the highest mean, if any has run."""
+    means = {neural.loss: fmean(rows.per_fold(table, neural.loss) or [-1]) for neural in NEURAL}
+    best = max(means, key=means.__getitem__)
+    return best if means[best] >= 0 else None
 
 
 def _grid(head: str, columns: Sequence[str], lines: Sequence[str], cell: Callable[[str, str], str]) -> Iterator[str]:
