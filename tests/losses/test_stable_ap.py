@@ -31,7 +31,7 @@ def split(values, labels):
     ]
 
 
-def expected_x(scores, labels, *, rho=1.0, tau=0.1, a=0.1, t=2.0, width=2.0, mean=None):
+def expected_x(scores, labels, *, rho=1.0, tau=0.3, a=0.1, t=2.0, width=2.0, mean=None):
     """x of a list by the definition, of numbers or 0-d tensors; the mean of the positives unless told otherwise."""
     positives, negatives = split(scores, labels)
     plain = [p.item() if isinstance(p, torch.Tensor) else p for p in positives]
@@ -89,7 +89,7 @@ def test_weights_carry_no_gradient(weighting):
     [
         {"rho": 3.0},
         {"rho": 0.5},
-        {"tau": 0.4},
+        {"tau": 0.1},
         {"a": 0.7},
         {"t": 1.0},
         {"t": 0.0},
@@ -225,7 +225,7 @@ def test_batches_mean_is_taken_at_update_rate_one_and_without_groups():
 def test_scores_beyond_the_range_weigh_one():
     """Far below mu the argument of the weight is cut to 1, where the weight is 1; nothing else changes."""
     scores, labels = torch.tensor([0.9, -5.0, -4.0, 0.0], dtype=torch.float64), torch.tensor([1, 1, 0, 0])
-    value = StableAPLoss(link="none")(scores, labels)
+    value = StableAPLoss(link="none", tau=0.1)(scores, labels)
     mean = (0.9 - 5) / 2
     top = oracle.weight_by_mean(0.9, mean, 2.0, 0.1, 0.1, 2.0)
     losses = [sum(one_sided_huber(p - n, 0.1) for n in (-4.0, 0.0)) / 2 for p in (0.9, -5.0)]

@@ -5,6 +5,7 @@ Called as: train_steps.py LOSS RANK WORLD RENDEZVOUS_FILE OUT_FILE
 
 from __future__ import annotations
 
+import copy
 import sys
 
 import torch
@@ -12,7 +13,6 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from rankwise.losses import AUPRCLoss, Combined, EmbeddingLoss, SemiVariance, StableAPLoss, create_loss
-from rankwise.training import PreviousWeights
 
 STEPS = 4
 
@@ -60,7 +60,7 @@ def main(kind: str, rank: int, world: int, rendezvous: str, out: str) -> None:
         torch.nn.Linear(6, {"embedding": 5, "memory": 5, "columns": 3}.get(kind.split()[-1], 1))
     )
     optimiser = torch.optim.SGD(model.parameters(), lr=0.5)
-    previous = PreviousWeights(model.module, optimiser)
+    earlier = copy.deepcopy(model.module)  # the model before the last step
     record = []
     for step in range(STEPS):
         batch = {name: part(t, rank, world, step) for name, t in global_batch(step, 41).items()}
@@ -74,15 +74,16 @@ def main(kind: str, rank: int, world: int, rendezvous: str, out: str) -> None:
         elif kind == "soap":
             value = loss(output[:, 0], batch["labels"], sample_ids=batch["items"])
         elif kind == "stable embedding":
-            value = loss(output, batch["classes"], previous_embeddings=previous(batch["features"]))
+            value = loss(output, batch["classes"], previous_embeddings=earlier(batch["features"]))
         elif kind == "stable ragged":
-            before = previous(batch["features"])[:, 0]
+            before = earlier(batch["features"])[:, 0].detach()
             value = loss(output[:, 0], batch["labels"], query_ids=batch["queries"], previous_scores=before)
         else:
             value = loss(output[:, 0], batch["labels"])
         optimiser.zero_grad()
         value.backward()
         record.append({n: p.grad.clone() for n, p in model.module.named_parameters()} | {"value": value.detach()})
+        earlier = copy.deepcopy(model.module)
         optimiser.step()
     torch.save({"steps": record, "state": loss.state_dict(), "model": model.module.state_dict()}, out)
     dist.destroy_process_group()

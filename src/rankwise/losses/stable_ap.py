@@ -57,6 +57,9 @@ class StableAPLoss(ListLoss):
         link: how scores come to that range, see `AUPRCLoss`.
         lists, empty, reduction: see `ListLoss`; `lists="columns"` takes (B, C) outputs as one list per class.
 
+    The defaults were chosen on the validation parts of two tasks, see `benchmarks/quality/stable_ap.py`; a, t and
+    `update_rate` are the paper's.
+
     Given `previous_scores` (see `rankwise.training.PreviousWeights`) mu follows the weights without delay, see
     `MeanTracker`.
 
@@ -78,7 +81,7 @@ class StableAPLoss(ListLoss):
         *,
         prior: float | Tensor | Prior | None = None,
         outer: str = "list",
-        tau: float = 0.1,
+        tau: float = 0.3,
         eps: float = 0.1,
         a: float = 0.1,
         t: float = 2.0,
