@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,7 +67,7 @@ class Rows:
 
 
 def tables(rows: Rows, names: Sequence[str]) -> str:
-    """Three Markdown tables: test AP, differences from cross entropy, learning curves."""
+    """Markdown tables: test AP, differences from cross entropy, learning curves, what was chosen."""
     losses = [*(neural.loss for neural in NEURAL), BOOSTING]
     return "\n".join(
         [
@@ -93,6 +94,10 @@ def tables(rows: Rows, names: Sequence[str]) -> str:
                 lambda table, loss: " / ".join(f"{value:.3f}" for value in rows.curve(table, loss)),
             ),
             "",
+            "The candidate chosen most often:",
+            "",
+            *_grid("loss", names, losses, lambda table, loss: _chosen(rows, table, loss)),
+            "",
             _verdict(rows, names),
         ]
     )
@@ -113,6 +118,12 @@ def _difference(rows: Rows, table: str, loss: str) -> str:
         return ""
     found = summarise([left - right for left, right in zip(ours, theirs, strict=True)])
     return f"{found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
+
+
+def _chosen(rows: Rows, table: str, loss: str) -> str:
+    runs = [row.found for row in rows.rows.values() if row.key[:2] == (table, loss)]
+    counts = Counter(", ".join(filter(None, (f"rate {found.rate:g}", found.setting))) for found in runs)
+    return "".join(f"{words} ({count} of {len(runs)})" for words, count in counts.most_common(1))
 
 
 def _verdict(rows: Rows, names: Sequence[str]) -> str:
