@@ -10,13 +10,20 @@ from rankwise.metrics import METRICS
 from rankwise.registry import LossRecord, MetricRecord, SamplerRecord
 from rankwise.samplers import SAMPLERS
 
+RIVAL = "rival: "
 SNIPPETS = Path(__file__).resolve().parents[1] / "build" / "docs"
 
 
 def main() -> None:
     SNIPPETS.mkdir(parents=True, exist_ok=True)
-    losses = ((_names(r), r.summary, r.labels, r.paper) for r in LOSSES)
+    losses = ((_names(r), r.summary, _labels(r), r.paper) for r in LOSSES)
     write("losses", ("name", "what it trains for", "labels", "paper"), losses)
+    rivals = (
+        (_names(r), r.summary.removeprefix(RIVAL), r.inputs, r.state or "nothing", r.advice, r.paper)
+        for r in LOSSES
+        if r.summary.startswith(RIVAL)
+    )
+    write("rivals", ("name", "what it does", "called with", "remembers", "when to take it", "paper"), rivals)
     metrics = ((_names(r, "@k" if r.takes_k else ""), r.summary, r.labels, _definition(r)) for r in METRICS)
     write("metrics", ("name", "what it measures", "labels", "definition"), metrics)
     write("samplers", ("name", "what a batch holds"), ((_names(r), r.summary) for r in SAMPLERS))
@@ -26,6 +33,10 @@ def write(name: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> None
     lines = [head, ["---"] * len(head), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
     text = "".join(f"| {' | '.join(line)} |\n" for line in lines)
     (SNIPPETS / f"{name}.md").write_text(text, encoding="utf-8")
+
+
+def _labels(record: LossRecord) -> str:
+    return record.labels if record.inputs == "scores" else "classes (called with embeddings)"
 
 
 def _names(record: LossRecord | MetricRecord | SamplerRecord, suffix: str = "") -> str:

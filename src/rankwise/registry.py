@@ -12,7 +12,11 @@ __all__ = ["LossRecord", "MetricRecord", "Registry", "SamplerRecord", "nearest"]
 
 @dataclass(frozen=True)
 class LossRecord:
-    """A loss: `build(**options)` makes it; `labels` says what it takes ("binary" or "grades")."""
+    """A loss: `build(**options)` makes it.
+
+    `inputs` says what it is called with: "scores" and `labels` ("binary" or "grades"), or "embeddings" and classes.
+    `state` says what it remembers between batches, `advice` when to take it.
+    """
 
     name: str
     summary: str
@@ -21,6 +25,9 @@ class LossRecord:
     aliases: tuple[str, ...] = ()
     shift_invariant: bool = True
     paper: str = ""
+    inputs: str = "scores"
+    state: str = ""
+    advice: str = ""
 
 
 @dataclass(frozen=True)

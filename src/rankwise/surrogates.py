@@ -19,6 +19,7 @@ __all__ = [
     "OneSidedHuber",
     "OneSidedTanh",
     "Pieces",
+    "PiecewiseStep",
     "Sigmoid",
     "SquaredHinge",
     "Surrogate",
@@ -185,6 +186,31 @@ class Sigmoid:
     def slope(self, x: Tensor) -> Tensor:
         value = self.value(x)
         return (value * value).sub_(value).div_(self.temperature)
+
+
+@dataclass(frozen=True)
+class PiecewiseStep:
+    """1 for x < -width, falling along a line to 0 at x = width: the step of AP-loss.
+
+    Example:
+        >>> PiecewiseStep(1.0).value(torch.tensor([-2.0, 0.0, 0.5]))
+        tensor([1.0000, 0.5000, 0.2500])
+    """
+
+    width: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_positive("width", self.width)
+
+    @property
+    def pieces(self) -> Pieces:
+        return Pieces(scale=2 * self.width, tail_end=-0.5, tail=(1.0, 0.0, 0.0), middle=(1.0, -1.0, 0.0))
+
+    def value(self, x: Tensor) -> Tensor:
+        return x.mul_(-0.5 / self.width).add_(0.5).clamp_(0.0, 1.0)
+
+    def slope(self, x: Tensor) -> Tensor:
+        return (x.abs() < self.width).to(x.dtype).mul_(-0.5 / self.width)
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,9 @@ VARIANTS = {
 }
 
 
-@pytest.mark.parametrize("record", list(LOSSES), ids=lambda record: record.name)
+@pytest.mark.parametrize(
+    "record", [record for record in LOSSES if record.inputs == "scores"], ids=lambda record: record.name
+)
 @pytest.mark.parametrize("seed", range(3))
 def test_registered_loss_keeps_the_contract(record, seed):
     check_loss(record.build, labels=record.labels, shift_invariant=record.shift_invariant, seed=seed)
@@ -129,7 +131,10 @@ def test_contract_names_what_is_broken(broken, message):
 def test_state_is_only_in_buffers():
     for record in LOSSES:
         loss = record.build()
-        loss(torch.tensor([0.5, -0.5, 0.1]), torch.tensor([1, 0, 0]))
+        if record.inputs == "scores":
+            loss(torch.tensor([0.5, -0.5, 0.1]), torch.tensor([1, 0, 0]))
+        else:
+            loss(torch.eye(3), torch.tensor([4, 4, 7]))
         tensors = {id(t) for t in loss.state_dict(keep_vars=True).values()}
         for module in loss.modules():
             loose = [n for n, v in vars(module).items() if isinstance(v, torch.Tensor) and id(v) not in tensors]

@@ -27,6 +27,10 @@ def sigmoid(x: float, temperature: float) -> float:
     return 1 / (1 + math.exp(x / temperature))
 
 
+def piecewise_step(x: float, width: float) -> float:
+    return min(1.0, max(0.0, (width - x) / (2 * width)))
+
+
 def logistic(x: float, temperature: float) -> float:
     return math.log1p(math.exp(-x / temperature))
 

@@ -15,7 +15,12 @@ from rankwise.lists import pack
 from rankwise.pairs import pair_sums
 from rankwise.pairs.sums import _cheaper
 
-PIECEWISE = [surrogates.OneSidedHuber(0.3), surrogates.Hinge(0.7), surrogates.SquaredHinge(1.2)]
+PIECEWISE = [
+    surrogates.OneSidedHuber(0.3),
+    surrogates.Hinge(0.7),
+    surrogates.SquaredHinge(1.2),
+    surrogates.PiecewiseStep(0.3),
+]
 SMOOTH = [surrogates.OneSidedTanh(0.2), surrogates.Sigmoid(0.4), surrogates.Logistic(0.5)]
 BY_DEFINITION = {
     surrogates.OneSidedHuber: lambda s: functools.partial(oracle.one_sided_huber, tau=s.tau),
@@ -23,6 +28,7 @@ BY_DEFINITION = {
     surrogates.SquaredHinge: lambda s: functools.partial(oracle.squared_hinge, margin=s.margin),
     surrogates.OneSidedTanh: lambda s: functools.partial(oracle.one_sided_tanh, tau=s.tau),
     surrogates.Sigmoid: lambda s: functools.partial(oracle.sigmoid, temperature=s.temperature),
+    surrogates.PiecewiseStep: lambda s: functools.partial(oracle.piecewise_step, width=s.width),
     surrogates.Logistic: lambda s: functools.partial(oracle.logistic, temperature=s.temperature),
 }
 METHODS = [(s, m) for s in PIECEWISE for m in ("dense", "sorted")] + [(s, "dense") for s in SMOOTH]

@@ -22,6 +22,7 @@ from rankwise.losses import (
     SemiVariance,
     StableAPLoss,
     TopKNDCGLoss,
+    create_loss,
 )
 from rankwise.losses.rivals import GumbelApproxNDCGLoss
 
@@ -36,7 +37,7 @@ def global_batch(step: int, items: int) -> dict[str, torch.Tensor]:
         "labels": (torch.rand(items, generator=generator) < 0.3).long(),
         "queries": torch.randint(-2, 3, (items,), generator=generator),
         "classes": torch.randint(0, 4, (items,), generator=generator),
-        "items": torch.randint(0, 60, (items,), generator=generator),
+        "items": torch.randperm(2 * items, generator=generator)[:items],
     }
 
 
@@ -62,6 +63,8 @@ def main(kind: str, rank: int, world: int, rendezvous: str, out: str) -> None:
         "ragged": lambda: Combined(AUPRCLoss(), SemiVariance(3, 15)),
         "embedding": lambda: EmbeddingLoss(AUPRCLoss()),
         "columns": lambda: AUPRCLoss(lists="columns"),
+        "soap": lambda: create_loss("soap"),
+        "memory": lambda: create_loss("cross-batch-memory", memory=60),
         "stable one list": StableAPLoss,
         "stable ragged": lambda: StableAPLoss("batch", outer="batch", update_rate=0.1),
         "stable embedding": lambda: EmbeddingLoss(StableAPLoss(update_rate=0.1)),
@@ -73,14 +76,16 @@ def main(kind: str, rank: int, world: int, rendezvous: str, out: str) -> None:
     }[kind]()
     dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=world)
     torch.manual_seed(0)
-    model = DistributedDataParallel(torch.nn.Linear(6, {"embedding": 5, "columns": 3}.get(kind.split()[-1], 1)))
+    model = DistributedDataParallel(
+        torch.nn.Linear(6, {"embedding": 5, "memory": 5, "columns": 3}.get(kind.split()[-1], 1))
+    )
     optimiser = torch.optim.SGD(model.parameters(), lr=0.5)
     earlier = copy.deepcopy(model.module)  # the model before the last step
     record = []
     for step in range(STEPS):
         batch = {name: part(t, rank, world, step) for name, t in global_batch(step, 41).items()}
         output = model(batch["features"])
-        if kind == "embedding":
+        if kind in ("embedding", "memory"):
             value = loss(output, batch["classes"])
         elif kind == "columns":
             value = loss(output, torch.stack([batch["classes"] == c for c in range(3)], 1).long())
@@ -88,6 +93,8 @@ def main(kind: str, rank: int, world: int, rendezvous: str, out: str) -> None:
             value = loss(output[:, 0], batch["classes"], query_ids=batch["queries"], sample_ids=batch["items"])
         elif kind in ("ragged", "noise"):
             value = loss(output[:, 0], batch["labels"], query_ids=batch["queries"])
+        elif kind == "soap":
+            value = loss(output[:, 0], batch["labels"], sample_ids=batch["items"])
         elif kind == "stable embedding":
             value = loss(output, batch["classes"], previous_embeddings=earlier(batch["features"]))
         elif kind == "stable ragged":

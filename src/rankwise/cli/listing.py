@@ -38,8 +38,11 @@ def _rows(kind: str) -> list[tuple[str, str]]:
 
 
 def _line(record: AnyRecord) -> str:
+    line = record.summary
+    if isinstance(record, LossRecord) and record.inputs == "embeddings":
+        line += " [embeddings]"
     also = ", ".join(_name(alias, record) for alias in record.aliases)
-    return f"{record.summary} (also: {also})" if also else record.summary
+    return f"{line} (also: {also})" if also else line
 
 
 def _name(name: str, record: AnyRecord) -> str:

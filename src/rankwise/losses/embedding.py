@@ -10,7 +10,7 @@ from rankwise.distributed import gather_rows
 from rankwise.lists import Lists, PackedLists
 from rankwise.losses.base import ListLoss
 
-__all__ = ["EmbeddingLoss"]
+__all__ = ["EmbeddingLoss", "check_embeddings"]
 
 
 class EmbeddingLoss(nn.Module):
@@ -58,7 +58,7 @@ class EmbeddingLoss(nn.Module):
         reference_labels: Tensor | None = None,
         previous_embeddings: Tensor | None = None,
     ) -> Tensor:
-        embeddings, labels = _checked("", embeddings, labels)
+        embeddings, labels = check_embeddings("", embeddings, labels)
         if previous_embeddings is not None:
             previous_embeddings = check_tensor("previous_embeddings", previous_embeddings).detach().to(embeddings)
             check_same_shape("previous_embeddings", previous_embeddings, "embeddings", embeddings.shape)
@@ -69,7 +69,7 @@ class EmbeddingLoss(nn.Module):
             if among_themselves:
                 references, reference_labels = queries, labels
             else:
-                references, reference_labels = _checked("reference_", reference_embeddings, reference_labels)
+                references, reference_labels = check_embeddings("reference_", reference_embeddings, reference_labels)
                 if references.shape[1] != queries.shape[1]:
                     raise ValueError(
                         f"reference_embeddings: expected {queries.shape[1]} numbers each, got {references.shape[1]}"
@@ -96,7 +96,8 @@ class EmbeddingLoss(nn.Module):
         return gather_rows(embeddings)
 
 
-def _checked(prefix: str, embeddings: object, labels: object) -> tuple[Tensor, Tensor]:
+def check_embeddings(prefix: str, embeddings: object, labels: object) -> tuple[Tensor, Tensor]:
+    """Vectors (B, d) and their classes (B,); `prefix` goes before their names in errors."""
     if embeddings is None or labels is None:
         raise ValueError(f"{prefix}embeddings: expected both {prefix}embeddings and {prefix}labels, got only one")
     tensor = check_tensor(f"{prefix}embeddings", embeddings)

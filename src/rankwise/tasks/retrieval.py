@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
 
 from rankwise.data import Batch, Split
-from rankwise.losses import EmbeddingLoss, create_loss
+from rankwise.losses import LOSSES, EmbeddingLoss, create_loss
 from rankwise.metrics import Evaluation, evaluate_retrieval
 from rankwise.models import MLPEmbedder, scaled
 from rankwise.samplers import ClassBatchSampler
@@ -29,7 +29,8 @@ class RetrievalTask:
 
     Attributes:
         data: features (N, D), labels are classes 0 .. C-1.
-        loss: the registered name of a loss over lists, which is put on the similarities of the batch; or "classifier":
+        loss: the registered name of a loss over lists, which is put on the similarities of the batch, or of a loss over
+            embeddings, which is taken as it is; or "classifier":
             cross entropy of a linear layer over the vectors, thrown away after training (the vectors are then what a
             classifier feeds its last layer).
         loss_options: options of that loss.
@@ -76,7 +77,8 @@ class RetrievalTask:
     def build_loss(self) -> nn.Module:
         if self.loss == CLASSIFIER:
             return ClassifierHead(self.dimensions, int(self.data.train.labels.max()) + 1)
-        return EmbeddingLoss(create_loss(self.loss, **self.loss_options))
+        loss: Any = create_loss(self.loss, **self.loss_options)
+        return EmbeddingLoss(loss) if LOSSES.get(self.loss).inputs == "scores" else loss
 
     def train_loader(self, seed: int) -> DataLoader[Batch]:
         part = self.data.train

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from rankwise.data import Batch, Split
-from rankwise.losses import create_loss
+from rankwise.losses import LOSSES, create_loss
 from rankwise.metrics import Evaluation, evaluate
 from rankwise.models import MLPScorer, scaled
 from rankwise.samplers import BinaryBatchSampler
@@ -65,6 +65,8 @@ class TabularTask:
 
     def build_loss(self) -> nn.Module:
         loss: nn.Module = create_loss(self.loss, **self.loss_options)
+        if LOSSES.get(self.loss).inputs != "scores":
+            raise ValueError(f"loss: expected one over scores, got {self.loss!r}, which is over embeddings")
         return loss
 
     def train_loader(self, seed: int) -> DataLoader[Batch]:
@@ -81,7 +83,7 @@ class TabularTask:
         self, model: nn.Module, loss: nn.Module, batch: Batch, *, previous: Outputs | None = None
     ) -> Tensor:
         before = None if previous is None else previous(batch.features)
-        value: Tensor = loss(model(batch.features), batch.labels, previous_scores=before)
+        value: Tensor = loss(model(batch.features), batch.labels, sample_ids=batch.sample_ids, previous_scores=before)
         return value
 
     def predict(self, model: nn.Module, part: str) -> Tensor:

@@ -1,0 +1,155 @@
+"""Losses of pytorch-metric-learning, called like `EmbeddingLoss`. Needs `pip install "rankwise[peers]"`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rankwise.distributed import gather_rows
+from rankwise.losses.embedding import check_embeddings
+
+__all__ = [
+    "CrossBatchMemoryLoss",
+    "MetricLearningLoss",
+    "contrastive",
+    "cross_batch_memory",
+    "multi_similarity",
+    "pair_histograms",
+    "triplet",
+]
+
+
+class MetricLearningLoss(nn.Module):
+    """A loss of pytorch-metric-learning over the pairs or triplets of a batch.
+
+    Called as `loss(embeddings, labels)` with (B, d) vectors and (B,) integer classes. Under an initialised process
+    group all ranks see the joined batch. Half precision is computed in float32.
+
+    Args:
+        loss: one of that library's losses over embeddings.
+
+    Example:
+        >>> loss = triplet(margin=0.1)
+        >>> bool(loss(torch.eye(4), torch.tensor([0, 0, 1, 1])) > 0)
+        True
+    """
+
+    def __init__(self, loss: nn.Module) -> None:
+        super().__init__()
+        self.loss = loss
+
+    def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
+        embeddings, labels = check_embeddings("", embeddings, labels)
+        with torch.autocast(embeddings.device.type, enabled=False):
+            if embeddings.dtype in (torch.float16, torch.bfloat16):
+                embeddings = embeddings.float()
+            return self.of_batch(gather_rows(embeddings), gather_rows(labels))
+
+    def of_batch(self, embeddings: Tensor, labels: Tensor) -> Tensor:
+        """The loss of a batch that is checked and gathered."""
+        value: Tensor = self.loss(embeddings, labels)
+        return value
+
+
+class CrossBatchMemoryLoss(MetricLearningLoss):
+    """A pair loss between the batch and the last vectors of earlier batches.
+
+    The memory takes the batch in first; a vector is not compared with itself. It is kept in buffers, so a checkpoint
+    holds all of it (that library saves the vectors but not how many are there), and eval mode does not write it.
+
+    Args:
+        loss: a loss of that library over pairs.
+        memory: how many vectors are remembered, at least as many as a batch holds.
+
+    Example:
+        >>> loss = cross_batch_memory(memory=6)
+        >>> for _ in range(2):
+        ...     value = loss(torch.eye(4), torch.tensor([0, 0, 1, 1]))
+        >>> loss.vectors.shape, loss.classes
+        (torch.Size([6, 4]), tensor([1, 1, 0, 0, 1, 1]))
+
+    Paper: Wang et al., Cross-Batch Memory for Embedding Learning, CVPR 2020.
+    """
+
+    vectors: Tensor
+    classes: Tensor
+
+    def __init__(self, loss: nn.Module, memory: int = 1024) -> None:
+        super().__init__(loss)
+        if isinstance(memory, bool) or not isinstance(memory, int) or memory < 1:
+            raise ValueError(f"memory: expected a whole number of at least 1, got {memory!r}")
+        self.memory = memory
+        self.register_buffer("vectors", torch.empty(0, 0))
+        self.register_buffer("classes", torch.empty(0, dtype=torch.int64))
+
+    def of_batch(self, embeddings: Tensor, labels: Tensor) -> Tensor:
+        vectors, classes = self._with_batch(embeddings.detach(), labels)
+        if self.training:
+            self.vectors, self.classes = vectors, classes
+        from pytorch_metric_learning.utils.loss_and_miner_utils import (  # type: ignore[import-untyped]
+            get_all_pairs_indices,
+        )
+
+        anchors, positives, others, negatives = get_all_pairs_indices(labels, classes)
+        another = positives != anchors + (len(classes) - len(labels))
+        pairs = anchors[another], positives[another], others, negatives
+        value: Tensor = self.loss(embeddings, labels, pairs, vectors, classes)
+        return value
+
+    def _with_batch(self, embeddings: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        if len(embeddings) > self.memory:
+            raise ValueError(f"embeddings: expected at most memory={self.memory} rows, got {len(embeddings)}")
+        if not len(self.classes):
+            return embeddings.clone(), labels.clone()
+        if self.vectors.shape[1] != embeddings.shape[1]:
+            raise ValueError(
+                f"embeddings: expected {self.vectors.shape[1]} numbers each, as remembered, got {embeddings.shape[1]}"
+            )
+        vectors = torch.cat([self.vectors.to(embeddings), embeddings])
+        return vectors[-self.memory :], torch.cat([self.classes.to(labels.device), labels])[-self.memory :]
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
+        for name in ("vectors", "classes"):
+            saved = state_dict.get(prefix + name)
+            if saved is not None:
+                setattr(self, name, getattr(self, name).new_empty(saved.shape))
+        super()._load_from_state_dict(state_dict, prefix, *others)
+
+
+def contrastive(*, positive_margin: float = 0.0, negative_margin: float = 1.0) -> MetricLearningLoss:
+    """Distances of a class below one margin, those between classes above another."""
+    return MetricLearningLoss(_losses().ContrastiveLoss(positive_margin, negative_margin))
+
+
+def triplet(*, margin: float = 0.05) -> MetricLearningLoss:
+    """A vector nearer to its own class than to others by a margin, over all triplets."""
+    return MetricLearningLoss(_losses().TripletMarginLoss(margin))
+
+
+def multi_similarity(*, alpha: float = 2.0, beta: float = 50.0, base: float = 0.5) -> MetricLearningLoss:
+    """Pairs weighed by their own and each other's similarities."""
+    return MetricLearningLoss(_losses().MultiSimilarityLoss(alpha, beta, base))
+
+
+def pair_histograms(*, intervals: int = 10) -> MetricLearningLoss:
+    """FastAP as that library has it."""
+    return MetricLearningLoss(_losses().FastAPLoss(intervals))
+
+
+def cross_batch_memory(
+    *, memory: int = 1024, positive_margin: float = 0.0, negative_margin: float = 1.0
+) -> CrossBatchMemoryLoss:
+    """The contrastive loss against a memory of earlier batches."""
+    return CrossBatchMemoryLoss(_losses().ContrastiveLoss(positive_margin, negative_margin), memory)
+
+
+def _losses() -> Any:
+    try:
+        from pytorch_metric_learning import losses  # type: ignore[import-untyped]
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            'this loss is one of pytorch-metric-learning: pip install "rankwise[peers]"', name=error.name
+        ) from None
+    return losses
