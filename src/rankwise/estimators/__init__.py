@@ -1,6 +1,8 @@
 """What survives between batches: state held in registered buffers only."""
 
+from rankwise.estimators.averages import PairAverages
 from rankwise.estimators.quantiles import QuantileTracker, interpolate_quantiles
 from rankwise.estimators.table import IdTable
+from rankwise.estimators.thresholds import ThresholdTracker
 
-__all__ = ["IdTable", "QuantileTracker", "interpolate_quantiles"]
+__all__ = ["IdTable", "PairAverages", "QuantileTracker", "ThresholdTracker", "interpolate_quantiles"]

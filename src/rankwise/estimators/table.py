@@ -8,16 +8,24 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rankwise.estimators.hashing import HashIndex
+
 __all__ = ["IdTable"]
 
 
 class IdTable(nn.Module):
-    """A table with one row of `width` numbers for every id that has been seen; ids are any int64.
+    """A table with one row of `width` numbers for every id that has been seen; ids are any int64, or pairs of them.
 
     The rows are moving averages: `row <- (1 - update_rate) row + update_rate value`. An id's first value starts its
-    row; several values of one id in a call are averaged first. The whole state is the two buffers `ids` (sorted) and
-    `rows`, so that `.to()`, `state_dict()` and `load_state_dict()` do what they do for any module; a saved table of
-    another size loads as it is. Rows stay in float32 at least.
+    row; several values of one id in a call are averaged first. A call costs the same however many rows there are.
+
+    The whole state is `ids` and `rows`, in the order in which the ids were first seen (those of one call in rising
+    order), saved by `state_dict()` under these names. A saved table of another size loads as it is. Rows stay in
+    float32 at least.
+
+    Args:
+        width: numbers in a row.
+        columns: 1 for ids of shape (Q,), 2 for pairs of shape (Q, 2).
 
     Example:
         >>> table = IdTable(width=1)
@@ -30,49 +38,94 @@ class IdTable(nn.Module):
                 [0.]]), tensor([ True, False]))
     """
 
-    ids: Tensor
-    rows: Tensor
+    _id_space: Tensor
+    _row_space: Tensor
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, columns: int = 1) -> None:
         super().__init__()
-        self.width = width
-        self.register_buffer("ids", torch.empty(0, dtype=torch.int64))
-        self.register_buffer("rows", torch.empty(0, width))
+        self.width, self.columns = width, columns
+        # With room for more than there are, so that new ids do not mean copying all.
+        self.register_buffer("_id_space", torch.empty(0, columns, dtype=torch.int64), persistent=False)
+        self.register_buffer("_row_space", torch.empty(0, width), persistent=False)
+        self._count = 0
+        self._index: HashIndex | None = None
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return self._count
+
+    @property
+    def ids(self) -> Tensor:
+        """The ids that have a row: (n,), or (n, 2) for pairs."""
+        known = self._id_space[: self._count]
+        return known[:, 0] if self.columns == 1 else known
+
+    @property
+    def rows(self) -> Tensor:
+        """(n, width) the rows of `ids`."""
+        return self._row_space[: self._count]
 
     def read(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """The rows of `ids` (Q,) as (Q, width), zeros where an id is unknown, and which are known (Q,)."""
-        if not len(self):
-            return self.rows.new_zeros(len(ids), self.width), torch.zeros_like(ids, dtype=torch.bool)
-        place, known = self._find(ids)
-        return self.rows[place].masked_fill(~known[:, None], 0), known
+        """The rows of `ids` (Q,) or (Q, 2) as (Q, width), zeros where an id is unknown, and which are known (Q,)."""
+        if not self._count:
+            unknown = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
+            return self._row_space.new_zeros(len(ids), self.width), unknown
+        place = self._find(self._as_columns(ids))
+        known = place >= 0
+        return self._row_space[place.clamp_min(0)].masked_fill(~known[:, None], 0), known
 
     @torch.no_grad()
-    def update(self, ids: Tensor, values: Tensor, update_rate: float) -> Tensor:
-        """Move the rows of `ids` (Q,) towards `values` (Q, width); gives them as they are then, (Q, width)."""
+    def update(
+        self,
+        ids: Tensor,
+        values: Tensor,
+        update_rate: float,
+        blend: Callable[[Tensor, Tensor, float], Tensor] = torch.lerp,
+    ) -> Tensor:
+        """Move the rows of `ids` (Q,) or (Q, 2) towards `values` (Q, width); gives them as they are then, (Q, width).
+
+        `blend(old, new, update_rate)` says how, for numbers whose average is not taken as they are (logarithms).
+        """
         if not len(ids):
-            return values.to(self.rows.dtype)
-        distinct, inverse, counts = ids.unique(return_inverse=True, return_counts=True)
-        sums = self.rows.new_zeros(len(distinct), self.width).index_add_(0, inverse, values.to(self.rows.dtype))
-        now: Tensor = sums / counts[:, None]
-        place, known = self._find(distinct)
-        if bool(known.all()):
-            now = self.rows[place].lerp(now, update_rate)
-            self.rows[place] = now
-        else:
-            now[known] = self.rows[place[known]].lerp(now[known], update_rate)
-            self.rows[place[known]] = now[known]
-            self.ids, order = torch.cat([self.ids, distinct[~known]]).sort()
-            self.rows = torch.cat([self.rows, now[~known]])[order]
+            return values.to(self._row_space.dtype)
+        ids = self._as_columns(ids)
+        before, place = self._count, self._find(ids)
+        new = place < 0
+        if bool(new.any()):
+            self._append(_distinct(ids[new]))
+            place[new] = self._find(ids[new])
+        distinct, inverse, counts = place.unique(return_inverse=True, return_counts=True)
+        now = self._row_space.new_zeros(len(distinct), self.width)
+        now.index_add_(0, inverse, values.to(now.dtype)).div_(counts[:, None])
+        remembered = blend(self._row_space[distinct], now, update_rate)
+        now = torch.where(distinct[:, None] < before, remembered, now)
+        self._row_space[distinct] = now
         return now[inverse]
 
-    def _find(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        if not len(self):
-            return torch.zeros_like(ids), torch.zeros_like(ids, dtype=torch.bool)
-        place = torch.searchsorted(self.ids, ids).clamp_max(len(self) - 1)
-        return place, self.ids[place] == ids
+    def _as_columns(self, ids: Tensor) -> Tensor:
+        return ids[:, None] if self.columns == 1 else ids
+
+    def _find(self, ids: Tensor) -> Tensor:
+        known = self._id_space[: self._count]
+        if self._index is None:
+            self._index = HashIndex(known)
+        return self._index.find(ids, known)
+
+    def _append(self, ids: Tensor) -> None:
+        count = self._count + len(ids)
+        if count > len(self._id_space):
+            room = max(2 * len(self._id_space), count, 64)
+            self._id_space = _with_room(self._id_space, self._count, room)
+            self._row_space = _with_room(self._row_space, self._count, room)
+        self._id_space[self._count : count] = ids
+        self._row_space[self._count : count] = 0
+        self._count = count
+        if self._index is not None:
+            self._index.add(self._id_space[:count])
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        # Copies: a view would be saved together with all the room behind it.
+        destination[prefix + "ids"], destination[prefix + "rows"] = self.ids.clone(), self.rows.clone()
 
     def _load_from_state_dict(
         self,
@@ -85,15 +138,41 @@ class IdTable(nn.Module):
         error_msgs: list[str],
     ) -> None:
         ids, rows = state_dict.get(prefix + "ids"), state_dict.get(prefix + "rows")
-        if ids is not None and rows is not None and rows.shape == (len(ids), self.width):
-            self.ids, self.rows = self.ids.new_empty(ids.shape), self.rows.new_empty(rows.shape)
-        super()._load_from_state_dict(
-            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
-        )
+        if ids is None or rows is None:
+            missing_keys += [prefix + name for name, value in (("ids", ids), ("rows", rows)) if value is None]
+            return
+        shape = (len(ids),) if self.columns == 1 else (len(ids), self.columns)
+        if ids.shape != shape or rows.shape != (len(ids), self.width):
+            error_msgs.append(
+                f"{prefix}rows: expected ids of {self.columns} and rows of {self.width} numbers, "
+                f"got shapes {tuple(ids.shape)} and {tuple(rows.shape)}"
+            )
+            return
+        self._id_space = self._as_columns(ids).to(self._id_space, copy=True)
+        self._row_space = rows.to(self._row_space, copy=True)
+        self._count, self._index = len(ids), None
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> IdTable:
-        exact = self.rows
+        exact = self._row_space
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        if self.rows.dtype in (torch.float16, torch.bfloat16):
-            self.rows = exact.to(self.rows.device)
+        if self._row_space.dtype in (torch.float16, torch.bfloat16):
+            self._row_space = exact.to(self._row_space.device)
+        self._index = None
         return self
+
+
+def _with_room(space: Tensor, used: int, room: int) -> Tensor:
+    larger = space.new_empty(room, space.shape[1])
+    larger[:used] = space[:used]
+    return larger
+
+
+def _distinct(ids: Tensor) -> Tensor:
+    """The different rows of (Q, columns), in rising order."""
+    if ids.shape[1] == 1:
+        return ids[:, 0].unique()[:, None]
+    for column in range(ids.shape[1] - 1, -1, -1):
+        ids = ids[torch.argsort(ids[:, column], stable=True)]
+    differs = (ids[1:] != ids[:-1]).any(1)
+    first_of_its_kind: Tensor = torch.nn.functional.pad(differs, (1, 0), value=True)
+    return ids[first_of_its_kind]

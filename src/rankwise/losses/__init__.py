@@ -9,9 +9,14 @@ from rankwise.losses.base import ListLoss
 from rankwise.losses.catalogue import RECORDS
 from rankwise.losses.combined import Combined
 from rankwise.losses.embedding import EmbeddingLoss
+from rankwise.losses.listwise import ListwiseCELoss
+from rankwise.losses.ndcg import NDCGLoss
 from rankwise.losses.priors import GroupPrior, Prior, PriorSchedule, class_prior, data_prior
 from rankwise.losses.rivals import BalancedCrossEntropyLoss, CrossEntropyLoss
 from rankwise.losses.semi_variance import SemiVariance
+from rankwise.losses.statistics import ListStatistics
+from rankwise.losses.switch import SwitchLoss
+from rankwise.losses.top_k_ndcg import TopKNDCGLoss
 from rankwise.registry import LossRecord, Registry
 
 __all__ = [
@@ -23,9 +28,14 @@ __all__ = [
     "EmbeddingLoss",
     "GroupPrior",
     "ListLoss",
+    "ListStatistics",
+    "ListwiseCELoss",
+    "NDCGLoss",
     "Prior",
     "PriorSchedule",
     "SemiVariance",
+    "SwitchLoss",
+    "TopKNDCGLoss",
     "class_prior",
     "create_loss",
     "data_prior",

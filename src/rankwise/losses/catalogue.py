@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from rankwise.losses.auprc import AUPRCLoss
+from rankwise.losses.listwise import ListwiseCELoss
+from rankwise.losses.ndcg import NDCGLoss
 from rankwise.losses.rivals import BalancedCrossEntropyLoss, CrossEntropyLoss
 from rankwise.losses.semi_variance import SemiVariance
+from rankwise.losses.top_k_ndcg import TopKNDCGLoss
 from rankwise.registry import LossRecord
 
 __all__ = ["RECORDS"]
@@ -42,7 +45,32 @@ AVERAGE_PRECISION_RIVALS = (
     ),
 )
 
-NDCG: tuple[LossRecord, ...] = ()
+NDCG: tuple[LossRecord, ...] = (
+    LossRecord(
+        name="ndcg",
+        aliases=("song",),
+        summary="NDCG of graded lists, whole or sampled",
+        build=NDCGLoss,
+        labels="grades",
+        paper="Qiu et al., ICML 2022 (SONG)",
+    ),
+    LossRecord(
+        name="top-k-ndcg",
+        aliases=("k-song",),
+        summary="NDCG@k of graded lists, whole or sampled",
+        build=TopKNDCGLoss,
+        labels="grades",
+        paper="Qiu et al., ICML 2022 (K-SONG)",
+    ),
+    LossRecord(
+        name="listwise-cross-entropy",
+        aliases=("solc",),
+        summary="softmax cross entropy of graded lists, whole or sampled: a warm-up for NDCG",
+        build=ListwiseCELoss,
+        labels="grades",
+        paper="Qiu et al., ICML 2022, appendix B (SOLC)",
+    ),
+)
 
 NDCG_RIVALS: tuple[LossRecord, ...] = ()
 

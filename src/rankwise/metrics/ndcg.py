@@ -12,7 +12,7 @@ from rankwise.positives import sort_values
 from rankwise.ranks import RankedLists
 from rankwise.registry import MetricRecord
 
-__all__ = ["NDCG", "ndcg"]
+__all__ = ["NDCG", "ideal_dcg", "ndcg"]
 
 
 def ndcg(
@@ -66,6 +66,28 @@ def ndcg(
     )
 
 
+def ideal_dcg(gains: Tensor, *, weights: Tensor | None = None, k: int | None = None) -> Tensor:
+    """The DCG@k of the best order of each list: what NDCG divides by.
+
+    Args:
+        gains: (Q, L) float64, 0 where there is no item.
+        weights: (Q, L) how many positions each item takes; None is one each.
+        k: cutoff, or None for the whole list.
+
+    Returns:
+        (Q,) float64.
+
+    Example:
+        >>> ideal_dcg(torch.tensor([[0.0, 1.0, 3.0]], dtype=torch.float64), k=1)
+        tensor([3.], dtype=torch.float64)
+    """
+    if weights is None:
+        width = gains.shape[1] if k is None else min(k, gains.shape[1])
+        return sort_values(gains)[:, gains.shape[1] - width :] @ _discounts(width, gains).flip(0)
+    order = torch.argsort(gains, dim=1, descending=True)
+    return _weighted_dcg(gains.gather(1, order), weights.double().gather(1, order), k)
+
+
 def _ndcg(ranked: RankedLists, *, k: int | None, gain: Gain) -> Tensor:
     base = ranked.base or ranked
     gains = base.once(("gains", gain), lambda: _gains(base, gain)).expand(ranked.lists.mask.shape)
@@ -74,7 +96,7 @@ def _ndcg(ranked: RankedLists, *, k: int | None, gain: Gain) -> Tensor:
     if ranked_weights is None or weights is None:
         rising = ranked.once(("rising gains", gain), lambda: sort_values(gains))
         width = gains.shape[1] if k is None else min(k, gains.shape[1])
-        discounts = 1 / torch.log2(torch.arange(2, width + 2, dtype=torch.float64, device=gains.device))
+        discounts = _discounts(width, gains)
         dcg = _expected_gains(ranked, ordered, gain, width) @ discounts
         ideal = rising[:, rising.shape[1] - width :] @ discounts.flip(0)
     else:
@@ -84,6 +106,10 @@ def _ndcg(ranked: RankedLists, *, k: int | None, gain: Gain) -> Tensor:
         dcg = _weighted_dcg(_expected_gains(ranked, ordered, gain), ranked_weights, k)
         ideal = _weighted_dcg(best, best_weights, k)
     return torch.where(ideal > 0, dcg / ideal, float("nan"))
+
+
+def _discounts(width: int, gains: Tensor) -> Tensor:
+    return 1 / torch.log2(torch.arange(2, width + 2, dtype=torch.float64, device=gains.device))
 
 
 def _gains(ranked: RankedLists, gain: Gain) -> Tensor:
@@ -113,7 +139,7 @@ def _weighted_dcg(gains: Tensor, weights: Tensor, k: int | None) -> Tensor:
     if k is not None:
         bounds = bounds.clamp_max(k)
     whole = int(bounds[:, -1].max()) + 2 if bounds.numel() else 2
-    discounts = 1 / torch.log2(torch.arange(2, whole + 2, dtype=torch.float64, device=gains.device))
+    discounts = _discounts(whole, gains)
     reached = pad(discounts.cumsum(0), (1, 0))
     floor = bounds.floor()
     discount = reached[floor.long()] + (bounds - floor) * discounts[floor.long()]
