@@ -7,7 +7,7 @@ import torch
 
 from rankwise.surrogates import Hinge, Logistic, OneSidedHuber, OneSidedTanh, Sigmoid, SquaredHinge
 
-ALL = [OneSidedHuber(0.3), Hinge(0.5), SquaredHinge(1.0), OneSidedTanh(0.2), Sigmoid(0.3), Logistic(0.7)]
+ALL = [OneSidedHuber(0.3), Hinge(0.5), Hinge(0.0), SquaredHinge(1.0), OneSidedTanh(0.2), Sigmoid(0.3), Logistic(0.7)]
 GRID = torch.linspace(-3, 3, 6001, dtype=torch.float64)
 
 
@@ -48,8 +48,15 @@ def test_pieces_are_the_same_function(surrogate):
     torch.testing.assert_close(surrogate.value(GRID.clone()), expected, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("build", [OneSidedHuber, Hinge, SquaredHinge, OneSidedTanh, Sigmoid, Logistic])
+@pytest.mark.parametrize("build", [OneSidedHuber, SquaredHinge, OneSidedTanh, Sigmoid, Logistic])
 @pytest.mark.parametrize("width", [0.0, -1.0, float("nan"), float("inf")])
 def test_width_must_be_a_positive_number(build, width):
     with pytest.raises(ValueError, match=r"(tau|margin|temperature): expected a finite number > 0, got"):
         build(width)
+
+
+@pytest.mark.parametrize("margin", [-1.0, float("nan"), float("inf")])
+def test_margin_of_a_hinge_may_be_0_but_not_less(margin):
+    assert Hinge(0.0).value(torch.tensor([-2.0, 0.0, 1.0])).tolist() == [2, 0, 0]
+    with pytest.raises(ValueError, match="margin: expected a finite number >= 0, got"):
+        Hinge(margin)

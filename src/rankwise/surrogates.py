@@ -87,7 +87,7 @@ class OneSidedHuber:
 
 @dataclass(frozen=True)
 class Hinge:
-    """max(0, margin - x).
+    """max(0, margin - x); with a margin of 0 only pairs in the wrong order cost anything.
 
     Example:
         >>> Hinge(1.0).value(torch.tensor([-1.0, 0.5, 2.0]))
@@ -97,7 +97,7 @@ class Hinge:
     margin: float = 1.0
 
     def __post_init__(self) -> None:
-        check_positive("margin", self.margin)
+        check_positive("margin", self.margin, zero=True)
 
     @property
     def pieces(self) -> Pieces:

@@ -11,6 +11,8 @@ from rankwise.losses.combined import Combined
 from rankwise.losses.embedding import EmbeddingLoss
 from rankwise.losses.listwise import ListwiseCELoss
 from rankwise.losses.ndcg import NDCGLoss
+from rankwise.losses.pap import PApLoss
+from rankwise.losses.pap_margins import PApMargins, pap_margins
 from rankwise.losses.priors import GroupPrior, Prior, PriorSchedule, class_prior, data_prior
 from rankwise.losses.rivals import BalancedCrossEntropyLoss, CrossEntropyLoss
 from rankwise.losses.semi_variance import SemiVariance
@@ -31,6 +33,8 @@ __all__ = [
     "ListStatistics",
     "ListwiseCELoss",
     "NDCGLoss",
+    "PApLoss",
+    "PApMargins",
     "Prior",
     "PriorSchedule",
     "SemiVariance",
@@ -39,6 +43,7 @@ __all__ = [
     "class_prior",
     "create_loss",
     "data_prior",
+    "pap_margins",
 ]
 
 LOSSES: Registry[LossRecord] = Registry("loss")

@@ -6,6 +6,14 @@ from rankwise.losses.auprc import AUPRCLoss
 from rankwise.losses.listwise import ListwiseCELoss
 from rankwise.losses.ndcg import NDCGLoss
 from rankwise.losses.rivals import BalancedCrossEntropyLoss, CrossEntropyLoss
+from rankwise.losses.pap import PApLoss
+from rankwise.losses.rivals import (
+    BalancedCrossEntropyLoss,
+    CrossEntropyLoss,
+    GreedyTopKLoss,
+    HingePartialAUCLoss,
+    PrecisionAtKLoss,
+)
 from rankwise.losses.semi_variance import SemiVariance
 from rankwise.losses.top_k_ndcg import TopKNDCGLoss
 from rankwise.registry import LossRecord
@@ -74,8 +82,34 @@ NDCG: tuple[LossRecord, ...] = (
 
 NDCG_RIVALS: tuple[LossRecord, ...] = ()
 
-PAP: tuple[LossRecord, ...] = ()
+PAP = (
+    LossRecord(
+        name="pap",
+        summary="pAp@k: the best positives of a list above its k best negatives",
+        build=PApLoss,
+        paper="Hiranandani et al., ICML 2020",
+    ),
+)
 
-PAP_RIVALS: tuple[LossRecord, ...] = ()
+PAP_RIVALS = (
+    LossRecord(
+        name="hinge-partial-auc",
+        summary="rival: partial AUC over small false positive rates, with hinges",
+        build=HingePartialAUCLoss,
+        paper="Narasimhan and Agarwal, 2017",
+    ),
+    LossRecord(
+        name="precision-at-k",
+        summary="rival: precision@k by its average surrogate",
+        build=PrecisionAtKLoss,
+        paper="Kar, Narasimhan and Jain, ICML 2015",
+    ),
+    LossRecord(
+        name="greedy-top-k",
+        summary="rival: the hinge loss of a classifier, on the top positives and negatives only",
+        build=GreedyTopKLoss,
+        shift_invariant=False,
+    ),
+)
 
 RECORDS = (*AVERAGE_PRECISION, *AVERAGE_PRECISION_RIVALS, *NDCG, *NDCG_RIVALS, *PAP, *PAP_RIVALS)

@@ -1,0 +1,179 @@
+"""pAp@k: the best positives of a list above its k best negatives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from rankwise.checks import check_choice, check_k, check_positive
+from rankwise.lists import Lists, PackedLists
+from rankwise.losses.base import ListLoss
+from rankwise.losses.two_sides import Side, best, in_order, pair_total, two_sides
+from rankwise.pairs import pair_sums
+from rankwise.surrogates import Hinge
+
+__all__ = ["SHORT_LISTS", "PApLoss", "top_negatives"]
+
+SHORT_LISTS = ("skip", "clip")
+
+# (1 - x)_+ for pairs that should be a margin apart, (-x)_+ for pairs that need only be in order.
+_APART, _IN_ORDER = Hinge(1.0), Hinge(0.0)
+
+
+class PApLoss(ListLoss):
+    """1 - pAp@k with hinges in place of wrong pairs: zero once the top positives stand a margin above all negatives.
+
+    With p_(1) >= p_(2) >= ... the scores of the n positives of a list, z_1 >= ... >= z_k those of its k best negatives,
+    b = min(n, k), and scores in units of `margin`:
+
+        risk = 1/(b k) sum_{i<=b, j<=k} 1[p_(i) <= z_j]                    what is measured: 1 - pAp@k
+        ramp = 1/(b k) sum_{i<=b, j<=k} (1 + z_j - p_(i))_+
+        max  = the same with the b lowest positives
+        avg  = 1/k sum_j (1 + z_j - mean of all positives)_+
+        avg+ = 1/(n k) sum_{all i, j<=k} (1 + z_j - p_i)_+
+        ts   = ramp + 1/(b k) sum_{i>b, j<=k} (z_j - p_(i))_+
+        ts*  = 1/(b k) sum_j max( sum_{i>b} (z_j - p_(i))_+ , sum_{i>b} (z_j - p_(i)) + sum_{i<=b} (1 + z_j - p_(i))_+ )
+
+    risk <= ramp <= avg+ <= max, ramp <= ts and risk <= ts* <= ts always hold, and all but avg are equal where n <= k.
+    avg bounds nothing but is below max: it can be 0 where half of the pairs are wrong, whatever the paper says. avg,
+    avg+, max and ts* are convex in the scores; ramp and ts are not where n > k. Convex losses of a linear model tend to
+    fall to weights of 0: start them from a cross-entropy solution, and choose the weights by a validation metric, not
+    by the loss (`rankwise.training.fit_linear` does both).
+
+    Args:
+        k: how many negatives, the k of the metric; None for all of the list.
+        surrogate: "ramp", "avg", "avg+", "max", "ts" or "ts*", as above.
+        margin: how far apart the scores of a won pair lie. A hinge is linear, so a margin only sets the unit: scores
+            and margin times c give the same value. Choose about the spread of your scores: 1 for logits and linear
+            models, .1 to .3 for cosines and probabilities, which can never be 1 apart.
+        short_lists: what becomes of a list with fewer than k negatives: "skip" leaves it out and counts it in
+            `skipped`, as the metric does; "clip" takes all its negatives as its k.
+        lists, empty, reduction: see `ListLoss`. A list without positives or negatives is left out as well.
+
+    Item weights weigh the pairs of the items that count; k and b are numbers of items, whatever they weigh.
+
+    Example:
+        >>> scores = torch.tensor([2.5, 0.0, 1.0, -1.0], requires_grad=True)
+        >>> value = PApLoss(k=2)(scores, torch.tensor([1, 1, 0, 0]))  # pairs cost 0, 0, 2 and 0
+        >>> value.backward()
+        >>> value.item(), scores.grad
+        (0.5, tensor([ 0.0000, -0.2500,  0.2500,  0.0000]))
+
+    Paper: Hiranandani et al., Optimization and Analysis of the pAp@k Metric for Recommender Systems, ICML 2020; avg+
+    and ts* are repairs of its avg and TS.
+    """
+
+    def __init__(
+        self,
+        k: int | None = None,
+        *,
+        surrogate: str = "ramp",
+        margin: float = 1.0,
+        short_lists: str = "skip",
+        lists: str = "rows",
+        empty: str = "skip",
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(lists=lists, empty=empty, reduction=reduction)
+        self.k = check_k(k)
+        self.surrogate = check_choice("surrogate", surrogate, _SURROGATES)
+        self.margin = check_positive("margin", margin)
+        self.short_lists = check_choice("short_lists", short_lists, SHORT_LISTS)
+
+    def per_list(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
+        values, valid = packed.map(self._of_block)
+        return values, valid
+
+    def _of_block(self, lists: Lists) -> tuple[Tensor, Tensor]:
+        positives, negatives = two_sides(lists)
+        top, valid = top_negatives(negatives, self.k, self.short_lists)
+        valid = valid & (positives.size > 0)
+        # Only differences count: taken from the best negative they keep their digits, whatever the offset.
+        highest = top.scores.detach().masked_fill(~top.mask, -torch.inf).amax(1, keepdim=True)
+        highest = torch.where(valid[:, None], highest, 0)
+        positives, top = (replace(side, scores=(side.scores - highest) / self.margin) for side in (positives, top))
+        return _SURROGATES[self.surrogate](_Case(positives, top)), valid
+
+
+def top_negatives(negatives: Side, k: int | None, short_lists: str) -> tuple[Side, Tensor]:
+    """The k best negatives of each list, and which lists have enough of them (Q,)."""
+    size = negatives.size
+    if k is None:
+        return negatives, size > 0
+    return best(negatives, torch.full_like(size, k)), size >= (k if short_lists == "skip" else 1)
+
+
+@dataclass(frozen=True)
+class _Case:
+    """All positives, and the negatives that count, with scores in units of the margin."""
+
+    positives: Side
+    negatives: Side
+
+    @property
+    def count(self) -> Tensor:
+        """b, (Q,)."""
+        return torch.minimum(self.positives.size, self.negatives.size)
+
+    def per_pair(self, total: Tensor, positives: Side) -> Tensor:
+        """A sum over pairs divided by what the pairs of these positives weigh."""
+        return total / (positives.weight * self.negatives.weight)
+
+
+def _ramp(case: _Case) -> Tensor:
+    top = in_order(case.positives, best_first=True).first(case.count)
+    return case.per_pair(pair_total(top, case.negatives, _APART), top)
+
+
+def _max(case: _Case) -> Tensor:
+    bottom = in_order(case.positives, best_first=False).first(case.count)
+    return case.per_pair(pair_total(bottom, case.negatives, _APART), bottom)
+
+
+def _avg(case: _Case) -> Tensor:
+    mean = case.positives.mean()[:, None]
+    middle = Side(mean, torch.ones_like(mean, dtype=torch.bool), torch.ones_like(mean))
+    return case.per_pair(pair_total(middle, case.negatives, _APART), middle)
+
+
+def _avg_plus(case: _Case) -> Tensor:
+    return case.per_pair(pair_total(case.positives, case.negatives, _APART), case.positives)
+
+
+def _ts(case: _Case) -> Tensor:
+    top, rest = _top_and_rest(case)
+    total = pair_total(top, case.negatives, _APART) + pair_total(rest, case.negatives, _IN_ORDER)
+    return case.per_pair(total, top)
+
+
+def _ts_star(case: _Case) -> Tensor:
+    top, rest = _top_and_rest(case)
+    negatives = case.negatives
+
+    def over(positives: Side, surrogate: Hinge) -> Tensor:
+        """For every negative, the sum over positives: the roles of a pair change with the signs of the scores."""
+        return pair_sums(
+            -negatives.scores,
+            -positives.scores,
+            surrogate,
+            weights=positives.weights,
+            anchor_mask=negatives.mask,
+            other_mask=positives.mask,
+        )
+
+    weight, total = rest.weights.sum(1, keepdim=True), (rest.scores * rest.weights).sum(1, keepdim=True)
+    all_of_rest = negatives.scores * weight - total
+    larger = torch.maximum(over(rest, _IN_ORDER), all_of_rest + over(top, _APART))
+    return case.per_pair((larger * negatives.weights).sum(1), top)
+
+
+def _top_and_rest(case: _Case) -> tuple[Side, Side]:
+    """The b best positives and the others; of tied ones each is in exactly one of the two."""
+    positives = in_order(case.positives, best_first=True)
+    slots = torch.arange(positives.scores.shape[1], device=positives.scores.device)
+    return positives.first(case.count), positives.only(slots >= case.count[:, None])
+
+
+_SURROGATES = {"ramp": _ramp, "avg": _avg, "avg+": _avg_plus, "max": _max, "ts": _ts, "ts*": _ts_star}
