@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
-from typing import Any
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from rankwise.checks import check_share
-from rankwise.estimators.table import IdTable
+from rankwise.estimators.tracker import GroupTracker
 
 __all__ = ["QuantileTracker", "interpolate_quantiles"]
 
 
-class QuantileTracker(nn.Module):
+class QuantileTracker(GroupTracker):
     """Moving averages of `count` quantiles of a group's positive scores, one row per group.
 
     V <- (1 - update_rate) V + update_rate observed. The first observation of a group starts its row; several of one
@@ -34,12 +30,10 @@ class QuantileTracker(nn.Module):
     """
 
     def __init__(self, count: int = 100, update_rate: float = 0.1) -> None:
-        super().__init__()
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise ValueError(f"quantiles: expected a whole number of at least 1, got {count!r}")
+        super().__init__(count, update_rate)
         self.count = count
-        self.update_rate = check_share("update_rate", update_rate, open_end=False)
-        self.table = IdTable(width=count)
 
     def forward(self, observed: Tensor, present: Tensor, group_ids: Tensor | None) -> Tensor:
         """Take note of the quantiles observed in each list and give those of its group.
@@ -52,23 +46,7 @@ class QuantileTracker(nn.Module):
         Returns:
             (Q, count) without gradient.
         """
-        observed = observed.detach()
-        if group_ids is None:
-            return observed
-        if self.training:
-            rows = self.table.update(group_ids[present], observed[present], self.update_rate)
-            if len(rows) == len(observed):
-                return rows.to(observed.dtype)
-        remembered, known = self.table.read(group_ids)
-        return torch.where(known[:, None], remembered.to(observed.dtype), observed)
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
-        ids = state_dict.get(prefix + "table.ids")
-        if ids is not None and not len(ids):
-            warnings.warn(
-                "the loaded loss state has seen nothing: training continues as if from its first batch", stacklevel=2
-            )
-        super()._load_from_state_dict(state_dict, prefix, *others)
+        return self.remember(observed, present, group_ids)
 
 
 def interpolate_quantiles(

@@ -19,6 +19,7 @@ from rankwise.losses.semi_variance import SemiVariance
 from rankwise.losses.statistics import ListStatistics
 from rankwise.losses.switch import SwitchLoss
 from rankwise.losses.top_k_ndcg import TopKNDCGLoss
+from rankwise.losses.stable_ap import StableAPLoss
 from rankwise.registry import LossRecord, Registry
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "SemiVariance",
     "SwitchLoss",
     "TopKNDCGLoss",
+    "StableAPLoss",
     "class_prior",
     "create_loss",
     "data_prior",

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
 from rankwise.checks import check_choice, check_positive, check_share
 from rankwise.estimators import QuantileTracker, interpolate_quantiles
-from rankwise.lists import Lists, PackedLists, compact
+from rankwise.lists import PackedLists
 from rankwise.losses.base import ListLoss
 from rankwise.losses.links import Link
 from rankwise.losses.priors import Prior, as_prior
+from rankwise.losses.sides import split_sides
 from rankwise.pairs import pair_sums
 from rankwise.surrogates import OneSidedHuber, OneSidedTanh
 
@@ -86,7 +85,7 @@ class AUPRCLoss(ListLoss):
         self.link = Link(link)
 
     def per_list(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
-        sides = [_sides(lists) for lists in packed.blocks]
+        sides = [split_sides(lists) for lists in packed.blocks]
         rate, valid = packed.join([side.rate for side in sides]), packed.join([side.valid for side in sides])
         prior = self.prior(rate, group_ids)
         blocks = self.link(packed, group_ids).blocks
@@ -101,23 +100,12 @@ class AUPRCLoss(ListLoss):
         values = []
         for lists, side, scores in zip(blocks, sides, positives, strict=True):
             recall = self._recall(scores, None if quantiles is None else quantiles[lists.positions], side.share)
-            odds = ((1 - prior) / prior)[lists.positions, None] * self._false_positives(lists, side, scores) / recall
+            false_positives = side.mean_over_negatives(lists, scores, self.precision_surrogate)
+            odds = ((1 - prior) / prior)[lists.positions, None] * false_positives / recall
             # Beyond any number that matters; keeps x / (1 + x) from becoming inf / inf.
             odds = odds.clamp_max(1e30)
             values.append((odds / (1 + odds) * side.share).sum(1))
         return packed.join(values), valid
-
-    def _false_positives(self, lists: Lists, side: _Sides, positives: Tensor) -> Tensor:
-        """The share of negatives not safely below each positive, (Q, A)."""
-        sums = pair_sums(
-            positives,
-            lists.scores,
-            self.precision_surrogate,
-            weights=None if lists.weights is None else lists.weights.to(positives.dtype),
-            anchor_mask=side.mask,
-            other_mask=side.negatives,
-        )
-        return sums / side.negative_weight[:, None]
 
     def _recall(self, positives: Tensor, quantiles: Tensor | None, share: Tensor) -> Tensor:
         """The share of positives at or above each one, (Q, A); a positive counts for itself, so it is never 0."""
@@ -131,41 +119,3 @@ class AUPRCLoss(ListLoss):
         above = pair_sums(positives, quantiles, self.recall_surrogate) / count
         floor = 1 / (count + 1) if self.recall_floor is None else self.recall_floor
         return floor + (1 - floor) * above
-
-
-@dataclass(frozen=True)
-class _Sides:
-    """The positives and negatives of each list.
-
-    Attributes:
-        places, mask: (Q, A) where the positives stand; share: (Q, A) their weights, of sum 1 per list.
-        negatives: (Q, L) which items are negative; negative_weight: (Q,) their weight in all, at least tiny.
-        rate: (Q,) the share of positives; valid: (Q,) which lists have both.
-    """
-
-    places: Tensor
-    mask: Tensor
-    share: Tensor
-    negatives: Tensor
-    negative_weight: Tensor
-    rate: Tensor
-    valid: Tensor
-
-
-def _sides(lists: Lists) -> _Sides:
-    dtype, tiny = lists.scores.dtype, torch.finfo(lists.scores.dtype).tiny
-    chosen = lists.mask & (lists.labels if lists.labels.dtype == torch.bool else lists.labels == 1)
-    negatives = lists.mask ^ chosen
-    places, mask = compact(chosen)
-    if lists.weights is None:
-        weights, negative = mask.to(dtype), negatives.sum(1).to(dtype)
-    else:
-        weights, negative = (
-            lists.weights.gather(1, places).to(dtype) * mask,
-            (lists.weights * negatives).sum(1).to(dtype),
-        )
-    positive = weights.sum(1)
-    valid = (positive > 0) & (negative > 0)
-    rate = torch.where(valid, positive / (positive + negative).clamp_min(tiny), 0.5)
-    share = weights / positive.clamp_min(tiny)[:, None]
-    return _Sides(places, mask, share, negatives, negative.clamp_min(tiny), rate, valid)

@@ -16,6 +16,7 @@ from rankwise.losses.rivals import (
 )
 from rankwise.losses.semi_variance import SemiVariance
 from rankwise.losses.top_k_ndcg import TopKNDCGLoss
+from rankwise.losses.stable_ap import StableAPLoss
 from rankwise.registry import LossRecord
 
 __all__ = ["RECORDS"]
@@ -27,6 +28,12 @@ AVERAGE_PRECISION = (
         summary="average precision (area under the precision-recall curve), from batches of any composition",
         build=AUPRCLoss,
         paper="Wen et al., NeurIPS 2022 (SOPRC)",
+    ),
+    LossRecord(
+        name="stable-ap",
+        summary="average precision, as a bound that no single example can move far",
+        build=StableAPLoss,
+        paper="Wen et al., Chinese Journal of Computers 2025",
     ),
     LossRecord(
         name="semi-variance",

@@ -16,12 +16,14 @@ __all__ = ["EmbeddingLoss"]
 class EmbeddingLoss(nn.Module):
     """Every item of the batch is a query that ranks all others by similarity; items of its class are relevant.
 
-    Called as `loss(embeddings, labels, reference_embeddings=None, reference_labels=None)`:
+    Called as `loss(embeddings, labels, reference_embeddings=None, reference_labels=None, previous_embeddings=None)`:
 
     Args of the call:
         embeddings: (B, d); labels: (B,) integer classes.
         reference_embeddings: (R, d), reference_labels: (R,): what is ranked instead of the batch itself (a memory, a
             gallery); a query then has no self to leave out.
+        previous_embeddings: (B, d), the same items under the weights before the last step, for losses with a
+            variance-reduced memory (`StableAPLoss`); see `rankwise.training.PreviousWeights`.
 
     What the loss remembers is shared by the queries of a class.
 
@@ -54,8 +56,13 @@ class EmbeddingLoss(nn.Module):
         labels: Tensor,
         reference_embeddings: Tensor | None = None,
         reference_labels: Tensor | None = None,
+        previous_embeddings: Tensor | None = None,
     ) -> Tensor:
         embeddings, labels = _checked("", embeddings, labels)
+        if previous_embeddings is not None:
+            previous_embeddings = check_tensor("previous_embeddings", previous_embeddings).detach().to(embeddings)
+            check_same_shape("previous_embeddings", previous_embeddings, "embeddings", embeddings.shape)
+            check_finite("previous_embeddings", previous_embeddings)
         with torch.autocast(embeddings.device.type, enabled=False):
             queries, labels = self._ready(embeddings), gather_rows(labels)
             among_themselves = reference_embeddings is None and reference_labels is None
@@ -73,8 +80,12 @@ class EmbeddingLoss(nn.Module):
             if among_themselves:
                 relevant.fill_diagonal_(False)
                 mask.fill_diagonal_(False)
+            previous_scores: Tensor | None = None
+            if previous_embeddings is not None:
+                before = self._ready(previous_embeddings)
+                previous_scores = before @ (before if among_themselves else references.detach()).T
             positions = torch.arange(len(labels), device=labels.device)
-            lists = Lists(queries @ references.T, relevant, mask, None, positions)
+            lists = Lists(queries @ references.T, relevant, mask, None, positions, previous_scores=previous_scores)
             return self.loss.on_lists(PackedLists((lists,), len(labels), labels), labels)
 
     def _ready(self, embeddings: Tensor) -> Tensor:

@@ -33,17 +33,34 @@ class Link(nn.Module):
 
     def forward(self, packed: PackedLists, group_ids: Tensor | None) -> PackedLists:
         """The same lists with linked scores; `group_ids` (size,) says which share a spread."""
+        return self.with_scale(packed, group_ids)[0]
+
+    def with_scale(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[PackedLists, Tensor | None]:
+        """Linked lists, and what each was divided by, (size,); None when by nothing."""
         if self.kind == "none":
-            return packed
+            return packed, None
+        scale: Tensor | None = None
         if self.spreads is not None:
             scale = self._scale(packed, group_ids, self.spreads)
             if scale is None:
-                return packed
-            linked = [block.scores / scale[block.positions, None].to(block.scores.dtype) for block in packed.blocks]
-        else:
-            linked = [getattr(torch, self.kind)(block.scores) for block in packed.blocks]
-        blocks = (replace(block, scores=scores) for block, scores in zip(packed.blocks, linked, strict=True))
-        return replace(packed, blocks=tuple(blocks))
+                return packed, None
+        blocks = (
+            replace(
+                block,
+                scores=self._linked(block.scores, block.positions, scale),
+                previous_scores=None
+                if block.previous_scores is None
+                else self._linked(block.previous_scores, block.positions, scale),
+            )
+            for block in packed.blocks
+        )
+        return replace(packed, blocks=tuple(blocks)), scale
+
+    def _linked(self, scores: Tensor, positions: Tensor, scale: Tensor | None) -> Tensor:
+        if scale is not None:
+            return scores / scale[positions, None].to(scores.dtype)
+        linked: Tensor = getattr(torch, self.kind)(scores)
+        return linked
 
     @torch.no_grad()
     def _scale(self, packed: PackedLists, group_ids: Tensor | None, spreads: IdTable) -> Tensor | None:

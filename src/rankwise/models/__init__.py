@@ -1,5 +1,6 @@
 """Models: rows of numbers to scores or to vectors."""
 
+from rankwise.models.feature_mixup import FeatureMixup
 from rankwise.models.mlp import MLPEmbedder, MLPScorer
 
-__all__ = ["MLPEmbedder", "MLPScorer"]
+__all__ = ["FeatureMixup", "MLPEmbedder", "MLPScorer"]

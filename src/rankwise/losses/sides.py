@@ -1,0 +1,65 @@
+"""The positives and the negatives of each list, as the average precision losses need them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rankwise.lists import Lists, compact
+from rankwise.pairs import pair_sums
+from rankwise.surrogates import Surrogate
+
+__all__ = ["Sides", "split_sides"]
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The positives and negatives of each list.
+
+    Attributes:
+        places, mask: (Q, A) where the positives stand; share: (Q, A) their weights, of sum 1 per list.
+        negatives: (Q, L) which items are negative; negative_weight: (Q,) their weight in all, at least tiny.
+        rate: (Q,) the share of positives; valid: (Q,) which lists have both.
+    """
+
+    places: Tensor
+    mask: Tensor
+    share: Tensor
+    negatives: Tensor
+    negative_weight: Tensor
+    rate: Tensor
+    valid: Tensor
+
+    def mean_over_negatives(self, lists: Lists, positives: Tensor, surrogate: Surrogate) -> Tensor:
+        """The mean over the negatives j of a list of l(s_i - s_j), for each of its positives s_i, (Q, A)."""
+        sums = pair_sums(
+            positives,
+            lists.scores,
+            surrogate,
+            weights=None if lists.weights is None else lists.weights.to(positives.dtype),
+            anchor_mask=self.mask,
+            other_mask=self.negatives,
+        )
+        return sums / self.negative_weight[:, None]
+
+
+def split_sides(lists: Lists) -> Sides:
+    """Tell positives (label 1) from negatives (label 0)."""
+    dtype, tiny = lists.scores.dtype, torch.finfo(lists.scores.dtype).tiny
+    chosen = lists.mask & (lists.labels if lists.labels.dtype == torch.bool else lists.labels == 1)
+    negatives = lists.mask ^ chosen
+    places, mask = compact(chosen)
+    if lists.weights is None:
+        weights, negative = mask.to(dtype), negatives.sum(1).to(dtype)
+    else:
+        weights, negative = (
+            lists.weights.gather(1, places).to(dtype) * mask,
+            (lists.weights * negatives).sum(1).to(dtype),
+        )
+    positive = weights.sum(1)
+    valid = (positive > 0) & (negative > 0)
+    rate = torch.where(valid, positive / (positive + negative).clamp_min(tiny), 0.5)
+    share = weights / positive.clamp_min(tiny)[:, None]
+    return Sides(places, mask, share, negatives, negative.clamp_min(tiny), rate, valid)

@@ -1,0 +1,218 @@
+"""Stable AP: average precision as one weighted pairwise loss, which a single example cannot move far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from rankwise.checks import check_choice, check_positive, check_tensor
+from rankwise.estimators import MeanTracker
+from rankwise.lists import PackedLists
+from rankwise.losses.base import ListLoss
+from rankwise.losses.links import Link
+from rankwise.losses.priors import BatchPrior, Prior, as_prior
+from rankwise.losses.sides import Sides, split_sides
+from rankwise.sorting import argsort
+from rankwise.surrogates import OneSidedHuber
+
+__all__ = ["StableAPLoss"]
+
+
+class StableAPLoss(ListLoss):
+    """An upper bound of 1 - AP in which the order of the positives is a weight, not something to train.
+
+        h(x) = sqrt(eps^2 + x / (1 + x)),   x = rho * mean over positives i of  w_i * l_i,
+
+    l_i the mean of the one-sided Huber surrogate l of s_i - s_j over the negatives j. The weight of a positive says how
+    far up it stands among the positives, as at the head of the ranking a negative costs most:
+
+        w_i = ((1 + a) / (r_i + a))^t,   r_i = l(s_i - mu) / B,
+
+    mu the running mean of the group's positive scores and B the largest l within the range of the scores. No gradient
+    flows through w_i: lowering a positive would lower its weight. In [eps, sqrt(1 + eps^2)); eps is perfect.
+
+    Replacing one of n examples moves the value by O(1/n), where smooth forms of AP itself can jump by O(1): what is
+    seen in training carries over to new data better.
+
+    Args:
+        rho: negatives per positive. A number; "batch" takes those of the list in the batch; "dataset" takes `prior`.
+            The true ratio makes the value a bound of 1 - AP, but where negatives abound it is beyond 1 for nearly every
+            ranking, h is flat there and training stalls: then take a number, or `outer="batch"`.
+        prior: with rho="dataset" the share of positives in the data, rho = (1 - prior) / prior: whatever `AUPRCLoss`
+            takes, `data_prior(labels)` and `PriorSchedule` included.
+        outer: "list" applies h to each list and takes the mean; "batch" applies h once, to the mean of x over the lists
+            of the batch (with `reduction="none"` there is nothing to take the mean of: each list has its own h).
+        tau: margin of the Huber surrogate; positives this much above a negative have won.
+        eps: keeps the slope of h finite near perfection, where it is 1 / (2 eps).
+        a, t: the shape of the weights: from ((1 + a) / a)^t far above mu down to 1.
+        weighting: "mean" weighs by the distance from mu; "rank" by the exact rank among the list's positives, with the
+            weights for which the bound is proved. Ranks are those of the batch, so it is for lists that are complete;
+            nothing is remembered.
+        score_range: lowest and highest score; only the difference counts, B = 1 + 2 (highest - lowest) / tau. None is
+            (0, 1) with `link="sigmoid"`, else (-1, 1). Scores may leave it: r_i is cut to 1, so a positive further
+            below mu than the range is wide weighs 1, like one at its end. Only the proof needs the range to hold.
+        update_rate: weight of the new batch in mu; 1 takes the batch's mean.
+        link: how scores come to that range, see `AUPRCLoss`.
+        lists, empty, reduction: see `ListLoss`; `lists="columns"` takes (B, C) outputs as one list per class.
+
+    Given `previous_scores` (see `rankwise.training.PreviousWeights`) mu follows the weights without delay, see
+    `MeanTracker`.
+
+    Example:
+        >>> loss = StableAPLoss()
+        >>> scores = torch.tensor([0.9, 0.2, 0.4, 0.1], requires_grad=True)
+        >>> value = loss(scores, torch.tensor([1, 1, 0, 0]))
+        >>> value.backward()
+        >>> bool(scores.grad[1] < 0 < scores.grad[2]), loss.skipped
+        (True, 0)
+
+    Paper: Wen et al., Generalizable Stochastic Average Precision Learning via Stable Surrogate Loss, Chinese Journal of
+    Computers 2025, with its misprints corrected.
+    """
+
+    def __init__(
+        self,
+        rho: float | str = 1.0,
+        *,
+        prior: float | Tensor | Prior | None = None,
+        outer: str = "list",
+        tau: float = 0.1,
+        eps: float = 0.1,
+        a: float = 0.1,
+        t: float = 2.0,
+        weighting: str = "mean",
+        score_range: Sequence[float] | None = None,
+        update_rate: float = 0.01,
+        link: str = "scale",
+        lists: str = "rows",
+        empty: str = "skip",
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(lists=lists, empty=empty, reduction=reduction)
+        self.rho, self.prior = _checked_rho(rho, prior)
+        self.outer = check_choice("outer", outer, ("list", "batch"))
+        self.surrogate = OneSidedHuber(check_positive("tau", tau))
+        self.eps, self.a, self.t = check_positive("eps", eps), check_positive("a", a), check_positive("t", t, zero=True)
+        self.weighting = check_choice("weighting", weighting, ("mean", "rank"))
+        self.tracker = MeanTracker(update_rate) if weighting == "mean" else None
+        self.link = Link(link)
+        self.largest = 1 + 2 * _width(score_range, link) / tau
+
+    def per_list(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
+        sides = [split_sides(lists) for lists in packed.blocks]
+        valid = packed.join([side.valid for side in sides])
+        rho = self._ratio(packed.join([side.rate for side in sides]), group_ids)
+        linked, scale = self.link.with_scale(packed, group_ids)
+        positives = [lists.scores.gather(1, side.places) for lists, side in zip(linked.blocks, sides, strict=True)]
+        weights = (
+            self._weights_by_mean(linked, sides, positives, scale, group_ids)
+            if self.tracker is not None
+            else self._weights_by_rank(linked, sides, positives, rho)
+        )
+        sums = [
+            (side.share * weight * side.mean_over_negatives(lists, scores, self.surrogate)).sum(1)
+            for lists, side, scores, weight in zip(linked.blocks, sides, positives, weights, strict=True)
+        ]
+        # Beyond any number that matters; keeps x / (1 + x) from becoming inf / inf.
+        x = (rho * packed.join(sums)).clamp_max(1e30)
+        if self.outer == "list" or self.reduction == "none":
+            return self._h(x), valid
+        x = x.where(valid, 0)
+        mean = x.sum() / valid.sum().clamp_min(1)
+        # On the tangent of h at the mean: then the mean over the lists is h of the mean, in value and gradient.
+        slope = 0.5 / (self._h(mean) * (1 + mean).square()).detach()
+        return self._h(mean) + slope * (x - mean), valid
+
+    def _h(self, x: Tensor) -> Tensor:
+        return torch.sqrt(x / (1 + x) + self.eps**2)
+
+    def _ratio(self, rate: Tensor, group_ids: Tensor | None) -> Tensor:
+        """rho of each list, (size,)."""
+        if self.prior is None:
+            return torch.full_like(rate, self.rho)
+        prior: Tensor = self.prior(rate, group_ids)
+        return (1 - prior) / prior
+
+    @torch.no_grad()
+    def _weights_by_mean(
+        self,
+        linked: PackedLists,
+        sides: Sequence[Sides],
+        positives: Sequence[Tensor],
+        scale: Tensor | None,
+        group_ids: Tensor | None,
+    ) -> list[Tensor]:
+        """((1 + a) / (r + a))^t with r from the distance to the running mean, (Q, A) for each block."""
+        assert self.tracker is not None
+        # The mean is kept in the units of the raw scores, so that a growing scale does not make it stale.
+        unit: Tensor | float = 1.0 if scale is None else scale.to(positives[0].dtype)
+        pairs = list(zip(linked.blocks, sides, positives, strict=True))
+        observed = linked.join([(scores * side.share).sum(1) for _, side, scores in pairs]) * unit
+        before = [
+            (lists.previous_scores.gather(1, side.places) * side.share).sum(1)
+            for lists, side, _ in pairs
+            if lists.previous_scores is not None
+        ]
+        valid = linked.join([side.valid for side in sides])
+        previous = linked.join(before) * unit if before else None
+        mean = self.tracker(observed, valid, group_ids, previous) / unit
+        weights = []
+        for lists, _, scores in pairs:
+            standing = self.surrogate.value(scores - mean[lists.positions, None]) / self.largest
+            weights.append(((1 + self.a) / (standing.clamp_max(1) + self.a)) ** self.t)
+        return weights
+
+    @torch.no_grad()
+    def _weights_by_rank(
+        self, linked: PackedLists, sides: Sequence[Sides], positives: Sequence[Tensor], rho: Tensor
+    ) -> list[Tensor]:
+        """w(r) of Theorem 1, r the share of positives at or above each one, (Q, A) for each block."""
+        weights = []
+        for lists, side, scores in zip(linked.blocks, sides, positives, strict=True):
+            rank = _share_at_or_above(scores, side)
+            most = self.largest * rho[lists.positions, None]
+            # 3 x 1/6 may come out a little above 1/2, where w jumps.
+            upper = rank <= 0.5 + 1e-6
+            head = 0.5 / (rank * (1 - rank)).where(upper, 0.25).clamp_min(torch.finfo(rank.dtype).tiny).sqrt()
+            weights.append(head.where(upper, (1 + most) / (rank + most)))
+        return weights
+
+
+def _share_at_or_above(scores: Tensor, side: Sides) -> Tensor:
+    """The share of a list's positives that score at least as high as each of them, ties included, (Q, A)."""
+    order = argsort(-scores, side.mask)
+    # Padding comes last and equals none of the others.
+    depths = (-scores).masked_fill(~side.mask, torch.inf)
+    found = torch.searchsorted(depths.gather(1, order), depths, right=True)
+    share = side.share.gather(1, order).double().cumsum(1)
+    return share.gather(1, (found - 1).clamp_min(0)).to(scores.dtype)
+
+
+def _checked_rho(rho: object, prior: object) -> tuple[float, Prior | None]:
+    """rho as a number, or the prior that it comes from."""
+    if isinstance(rho, str):
+        check_choice("rho", rho, ("batch", "dataset"))
+        if rho == "dataset":
+            if prior is None:
+                raise ValueError(
+                    'prior: expected the share of positives in the data set, because rho="dataset", got None; '
+                    "`data_prior(labels)` computes it"
+                )
+            return 1.0, as_prior(prior)
+    if prior is not None:
+        raise ValueError(f'prior: expected None unless rho="dataset", got {prior!r} with rho={rho!r}')
+    if isinstance(rho, str):
+        return 1.0, BatchPrior()
+    return check_positive("rho", rho), None  # type: ignore[arg-type]
+
+
+def _width(score_range: Sequence[float] | None, link: str) -> float:
+    """The width of the range of the scores."""
+    if score_range is None:
+        return 1.0 if link == "sigmoid" else 2.0
+    ends = check_tensor("score_range", score_range).flatten().tolist()
+    if len(ends) != 2 or not ends[0] < ends[1] or ends[1] - ends[0] == float("inf"):
+        raise ValueError(f"score_range: expected the lowest and the highest score, got {score_range!r}")
+    return float(ends[1] - ends[0])
