@@ -1,14 +1,18 @@
 """What survives between batches: state held in registered buffers only."""
 
 from rankwise.estimators.averages import PairAverages
-from rankwise.estimators.quantiles import QuantileTracker, interpolate_quantiles
-from rankwise.estimators.table import IdTable
-from rankwise.estimators.thresholds import ThresholdTracker
-
-__all__ = ["IdTable", "PairAverages", "QuantileTracker", "ThresholdTracker", "interpolate_quantiles"]
 from rankwise.estimators.means import MeanTracker
 from rankwise.estimators.quantiles import QuantileTracker, interpolate_quantiles
 from rankwise.estimators.table import IdTable
+from rankwise.estimators.thresholds import ThresholdTracker
 from rankwise.estimators.tracker import GroupTracker
 
-__all__ = ["GroupTracker", "IdTable", "MeanTracker", "QuantileTracker", "interpolate_quantiles"]
+__all__ = [
+    "GroupTracker",
+    "IdTable",
+    "MeanTracker",
+    "PairAverages",
+    "QuantileTracker",
+    "ThresholdTracker",
+    "interpolate_quantiles",
+]

@@ -34,6 +34,8 @@ _CHUNK = 65_536
 class RankingEstimator(BaseEstimator):  # type: ignore[misc]
     """An ensemble of linear or fully connected scorers trained with a list loss. Not for direct use."""
 
+    _label_kinds: tuple[str, ...] = ("binary",)
+
     def __init__(
         self,
         *,
@@ -42,7 +44,6 @@ class RankingEstimator(BaseEstimator):  # type: ignore[misc]
         hidden: Sequence[int],
         members: int,
         max_steps: int,
-        batch_size: int,
         learning_rate: float,
         weight_decay: float,
         validation_fraction: float,
@@ -54,59 +55,60 @@ class RankingEstimator(BaseEstimator):  # type: ignore[misc]
         self.hidden = hidden
         self.members = members
         self.max_steps = max_steps
-        self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.validation_fraction = validation_fraction
         self.patience = patience
         self.random_state = random_state
 
-    def _check_options(self) -> None:
-        for name in ("members", "max_steps", "batch_size", "patience"):
-            _check_count(name, getattr(self, name))
+    def _check_options(self, *counts: str) -> None:
+        """Refuse options that make no sense; `counts` are further whole numbers."""
+        for name in ("members", "max_steps", "patience", *counts):
+            check_count(name, getattr(self, name))
         if isinstance(self.hidden, str) or not isinstance(self.hidden, Sequence):
             raise TypeError(f"hidden: expected the widths of the hidden layers, such as (64, 64), got {self.hidden!r}")
         for width in self.hidden:
-            _check_count("hidden", width)
+            check_count("hidden", width)
         for name in ("learning_rate", "weight_decay"):
             value = getattr(self, name)
             check_positive(name, float(value) if isinstance(value, Real) else value, zero=name == "weight_decay")
         check_share("validation_fraction", self.validation_fraction)
 
     def _make_loss(self) -> ListLoss:
-        """A fresh loss; the metric's `k` is passed on to a loss that takes one."""
+        """A fresh loss; what the metric has of `k` and `gain` is passed on to a loss that takes it."""
         record = LOSSES.get(self.loss)
+        if record.labels not in self._label_kinds:
+            raise ValueError(
+                f"loss: expected one of {self._label_kinds[0]} labels, got {self.loss!r} of {record.labels}"
+            )
         options = copy.deepcopy(dict(self.loss_options or {}))
-        k = getattr(self, "k", None)
         known = inspect.signature(record.build).parameters
         for name in options:
             if name not in known:
                 raise ValueError(
                     f"loss_options: unknown option {name!r} of the loss {self.loss!r} (known: {', '.join(known)})"
                 )
-        if k is not None and "k" in known:
-            options.setdefault("k", k)
+        for name in ("k", "gain"):
+            if name in known and hasattr(self, name):
+                options.setdefault(name, getattr(self, name))
         loss: ListLoss = record.build(**options)
         return loss
 
-    def _check_rows(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> tuple[Any, Any, Floats]:
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, reset=reset)
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        if sample_weight is not None:
-            there = weights > 0
-            if not there.any():
-                raise ValueError("sample_weight: expected at least one number above 0, got all 0")
-            X, y, weights = X[there], y[there], weights[there]
-        return X, y, weights
+    def _check_weights(self, X: Any, sample_weight: Any) -> tuple[Floats, NDArray[np.bool_]]:
+        """Weights (N,), and which of them are above 0: the others are as good as absent."""
+        weights: Floats = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        there = weights > 0
+        if not there.any():
+            raise ValueError("sample_weight: expected at least one number above 0, got all 0")
+        return weights, there
 
-    def _begin(self, X: Any, weights: Floats, outputs: int) -> None:
+    def _begin(self, X: Any, weights: Floats, outputs: int, dtype: torch.dtype) -> None:
         """A new ensemble and a new loss."""
+        self._loss = self._make_loss()
         self._scaler = scaler_of(X, weights)
         generator = torch.Generator().manual_seed(self._draw_seed())
         model = Members(self.members, X.shape[1], outputs, hidden=self.hidden, generator=generator)
-        # In float64 the order in which a small table is summed does not show.
-        self._model = model if X.shape[0] <= self.batch_size else model.float()
-        self._loss = self._make_loss()
+        self._model = model.to(dtype)
 
     def _train(self, X: Any, weights: Floats, problem: Problem) -> None:
         """All steps, with the best weights by the held-out rows in the end."""
@@ -171,6 +173,6 @@ class RankingEstimator(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def _check_count(name: str, value: Any) -> None:
+def check_count(name: str, value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
         raise ValueError(f"{name}: expected a whole number of at least 1, got {value!r}")

@@ -63,10 +63,10 @@ class APClassifier(ClassifierMixin, RankingEstimator):  # type: ignore[misc]
         loss_options: Mapping[str, Any] | None = None,
         hidden: Sequence[int] = (64, 64),
         members: int = 5,
-        max_steps: int = 500,
+        max_steps: int = 300,
         batch_size: int = 256,
-        learning_rate: float = 0.003,
-        weight_decay: float = 0.01,
+        learning_rate: float = 0.01,
+        weight_decay: float = 0.1,
         validation_fraction: float = 0.2,
         patience: int = 10,
         random_state: Any = None,
@@ -77,13 +77,13 @@ class APClassifier(ClassifierMixin, RankingEstimator):  # type: ignore[misc]
             hidden=hidden,
             members=members,
             max_steps=max_steps,
-            batch_size=batch_size,
             learning_rate=learning_rate,
             weight_decay=weight_decay,
             validation_fraction=validation_fraction,
             patience=patience,
             random_state=random_state,
         )
+        self.batch_size = batch_size
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> APClassifier:
         """Train from scratch.
@@ -93,7 +93,7 @@ class APClassifier(ClassifierMixin, RankingEstimator):  # type: ignore[misc]
             y: (N,) classes.
             sample_weight: (N,) numbers of 0 or more; 0 is as good as absent, 2 as good as twice.
         """
-        self._check_options()
+        self._check_options("batch_size")
         X, y, weights = self._check_rows(X, y, sample_weight, reset=True)
         check_classification_targets(y)
         self.classes_, kinds = np.unique(y, return_inverse=True)
@@ -106,7 +106,8 @@ class APClassifier(ClassifierMixin, RankingEstimator):  # type: ignore[misc]
             rows, weights = merge_rows(keys, kinds, weights)
             X, keys, kinds = X[rows], keys[rows], kinds[rows]
         held = hold_out(keys, kinds, self.members, self.validation_fraction)
-        self._begin(X, weights, self._outputs)
+        # In float64 the order in which a small table is summed does not show.
+        self._begin(X, weights, self._outputs, torch.float64 if X.shape[0] <= self.batch_size else torch.float32)
         self._train(X, weights, OneList(*self._as_lists(kinds, weights), held, self.batch_size))
         self._calibrate(self._member_scores(X), held, kinds, weights)
         return self
@@ -118,7 +119,7 @@ class APClassifier(ClassifierMixin, RankingEstimator):  # type: ignore[misc]
             X: (N, D); y: (N,); sample_weight: (N,), see `fit`.
             classes: all classes there will ever be; needed in the first call.
         """
-        self._check_options()
+        self._check_options("batch_size")
         first = not self.__sklearn_is_fitted__()
         if first and classes is None:
             raise ValueError("classes: expected all classes in the first call of partial_fit, got None")
@@ -132,7 +133,7 @@ class APClassifier(ClassifierMixin, RankingEstimator):  # type: ignore[misc]
         self.classes_ = known
         if first:
             self._start_random()
-            self._begin(X, weights, self._outputs)
+            self._begin(X, weights, self._outputs, torch.float32)
         else:
             scaler_of(X, weights, self._scaler)
         held = np.zeros((self.members, X.shape[0]), dtype=bool)
@@ -169,6 +170,11 @@ class APClassifier(ClassifierMixin, RankingEstimator):  # type: ignore[misc]
         scores = torch.from_numpy(logits.reshape(labels.shape))
         weights = torch.from_numpy(_check_sample_weight(sample_weight, logits, dtype=np.float64))
         return float(average_precision(scores.T, labels.T, weights=weights.expand(labels.T.shape)))
+
+    def _check_rows(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> tuple[Any, Any, Floats]:
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, reset=reset)
+        weights, there = self._check_weights(X, sample_weight)
+        return X[there], y[there], weights[there]
 
     @property
     def _outputs(self) -> int:

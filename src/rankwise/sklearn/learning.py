@@ -84,7 +84,7 @@ def learn(
             quality = _quality(model, problem, fetch)
             better = _keep(best, model, quality)
             mean_loss = float(torch.stack(losses).mean()) / len(problem.held)
-            seen.append({"step": step, "loss": mean_loss, "held_out": float(np.nanmean(quality))})
+            seen.append({"step": step, "loss": mean_loss, "held_out": _mean(quality)})
             since_better, losses = 0 if better else since_better + 1, []
             if since_better >= budget.patience:
                 break
@@ -102,8 +102,14 @@ def _quality(model: Members, problem: Problem, fetch: Fetch) -> NDArray[np.float
     for member, held in enumerate(problem.held):
         rows = np.flatnonzero(held)
         if len(rows):
-            found[member] = problem.quality(model(fetch(rows))[member], rows, member)
+            found[member] = problem.quality(model(fetch(rows))[member], rows)
     return found
+
+
+def _mean(quality: NDArray[np.float64]) -> float:
+    """Over the members that can be judged."""
+    known = quality[~np.isnan(quality)]
+    return float(known.mean()) if len(known) else float("nan")
 
 
 @torch.no_grad()

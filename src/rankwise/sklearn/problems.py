@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rankwise.metrics import average_precision
+from rankwise.metrics import Metric, average_precision, evaluate
 
-__all__ = ["Batch", "OneList", "Problem", "hold_out"]
+__all__ = ["Batch", "ManyLists", "OneList", "Problem", "hold_out"]
 
 Rows = NDArray[np.intp]
 
@@ -35,7 +35,7 @@ class Problem(Protocol):
     def cost(self, loss: nn.Module, scores: Tensor, batch: Batch) -> Tensor:
         """The loss of the scores (M, B, C) of a batch, a scalar."""
 
-    def quality(self, scores: Tensor, rows: Rows, member: int) -> float:
+    def quality(self, scores: Tensor, rows: Rows) -> float:
         """The metric of one member's scores (n, C) of some rows; NaN where it is not defined."""
 
 
@@ -85,9 +85,87 @@ class OneList:
         )
         return value * members
 
-    def quality(self, scores: Tensor, rows: Rows, member: int) -> float:
+    def quality(self, scores: Tensor, rows: Rows) -> float:
         weights = self.weights[rows, None].expand(scores.shape)
         return float(average_precision(scores.T, self.labels[rows].T, weights=weights.T))
+
+
+class ManyLists:
+    """Each query is a list.
+
+    Args:
+        labels: (N,) relevance; weights: (N,) positive numbers.
+        queries: (N,) 0 .. Q-1, the query of each row.
+        held: (M, N) which rows are held out from which member: whole queries.
+        batch_queries: queries in a batch.
+        metric: what held-out queries are judged by.
+    """
+
+    def __init__(
+        self,
+        labels: Tensor,
+        weights: Tensor,
+        queries: Rows,
+        held: NDArray[np.bool_],
+        *,
+        batch_queries: int,
+        metric: Metric,
+    ) -> None:
+        self.labels, self.weights, self.held, self.metric = labels, weights, held, metric
+        self.queries = torch.from_numpy(queries)
+        self.batch_queries = batch_queries
+        self._by_query = np.argsort(queries, kind="stable")
+        self._lengths = np.bincount(queries)
+        self._starts = np.cumsum(self._lengths) - self._lengths
+
+    def batches(self, random: np.random.Generator) -> Iterator[Batch]:
+        held = self.held[:, self._by_query[self._starts]]
+        hands = [_deck(queries, min(self.batch_queries, len(queries)), random) for queries in map(_where_not, held)]
+        while True:
+            yield self._together([self._rows_of(next(hand)) for hand in hands])
+
+    def cost(self, loss: nn.Module, scores: Tensor, batch: Batch) -> Tensor:
+        rows = torch.from_numpy(batch.rows)
+        member = torch.arange(len(rows))[:, None]
+        value: Tensor = loss(
+            scores.flatten(),
+            self.labels[rows].flatten(),
+            query_ids=(self.queries[rows] + member * len(self._lengths)).flatten(),
+            sample_ids=(rows + member * len(self.labels)).flatten(),
+            weights=batch.weights.to(scores.dtype).flatten(),
+        )
+        return value * len(rows)
+
+    def quality(self, scores: Tensor, rows: Rows) -> float:
+        found = evaluate(
+            scores[:, 0],
+            self.labels[rows],
+            self.metric,
+            query_ids=self.queries[rows],
+            weights=self.weights[rows],
+            bootstrap=0,
+        )
+        return found.means[self.metric.name]
+
+    def _rows_of(self, queries: Rows) -> Rows:
+        """All rows of some queries."""
+        lengths = self._lengths[queries]
+        offset = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        return self._by_query[np.repeat(self._starts[queries], lengths) + offset]
+
+    def _together(self, rows_of_members: list[Rows]) -> Batch:
+        """Padded to the longest by rows of weight 0."""
+        width = max(map(len, rows_of_members))
+        rows = np.zeros((len(rows_of_members), width), dtype=np.intp)
+        weights = torch.zeros(rows.shape, dtype=self.weights.dtype)
+        for member, own in enumerate(rows_of_members):
+            rows[member, : len(own)] = own
+            weights[member, : len(own)] = self.weights[own]
+        return Batch(rows, weights)
+
+
+def _where_not(held: NDArray[np.bool_]) -> Rows:
+    return np.flatnonzero(~held)
 
 
 def hold_out(keys: NDArray[np.uint64], kinds: Rows, members: int, fraction: float) -> NDArray[np.bool_]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +21,7 @@ class Members(nn.Module):
 
     Example:
         >>> members = Members(3, 8, 1, hidden=(16,), generator=torch.Generator().manual_seed(0))
-        >>> members(torch.rand(5, 8)).shape
+        >>> members(torch.rand(5, 8, dtype=torch.float64)).shape
         torch.Size([3, 5, 1])
     """
 
@@ -31,7 +32,7 @@ class Members(nn.Module):
         widths = (inputs, *hidden, outputs)
         self.weights = nn.ParameterList()
         self.biases = nn.ParameterList()
-        for wide, narrow in zip(widths[:-1], widths[1:], strict=True):
+        for wide, narrow in pairwise(widths):
             bound = wide**-0.5
             shapes = (members, wide, narrow), (members, 1, narrow)
             weight, bias = (torch.rand(shape, generator=generator, dtype=torch.float64) for shape in shapes)
