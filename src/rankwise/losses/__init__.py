@@ -16,10 +16,10 @@ from rankwise.losses.pap_margins import PApMargins, pap_margins
 from rankwise.losses.priors import GroupPrior, Prior, PriorSchedule, class_prior, data_prior
 from rankwise.losses.rivals import BalancedCrossEntropyLoss, CrossEntropyLoss
 from rankwise.losses.semi_variance import SemiVariance
+from rankwise.losses.stable_ap import StableAPLoss
 from rankwise.losses.statistics import ListStatistics
 from rankwise.losses.switch import SwitchLoss
 from rankwise.losses.top_k_ndcg import TopKNDCGLoss
-from rankwise.losses.stable_ap import StableAPLoss
 from rankwise.registry import LossRecord, Registry
 
 __all__ = [
@@ -39,9 +39,9 @@ __all__ = [
     "Prior",
     "PriorSchedule",
     "SemiVariance",
+    "StableAPLoss",
     "SwitchLoss",
     "TopKNDCGLoss",
-    "StableAPLoss",
     "class_prior",
     "create_loss",
     "data_prior",

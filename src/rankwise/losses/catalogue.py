@@ -5,7 +5,6 @@ from __future__ import annotations
 from rankwise.losses.auprc import AUPRCLoss
 from rankwise.losses.listwise import ListwiseCELoss
 from rankwise.losses.ndcg import NDCGLoss
-from rankwise.losses.rivals import BalancedCrossEntropyLoss, CrossEntropyLoss
 from rankwise.losses.pap import PApLoss
 from rankwise.losses.rivals import (
     BalancedCrossEntropyLoss,
@@ -15,8 +14,8 @@ from rankwise.losses.rivals import (
     PrecisionAtKLoss,
 )
 from rankwise.losses.semi_variance import SemiVariance
-from rankwise.losses.top_k_ndcg import TopKNDCGLoss
 from rankwise.losses.stable_ap import StableAPLoss
+from rankwise.losses.top_k_ndcg import TopKNDCGLoss
 from rankwise.registry import LossRecord
 
 __all__ = ["RECORDS"]

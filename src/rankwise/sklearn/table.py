@@ -1,4 +1,4 @@
-"""Rows of numbers, dense or sparse, brought to one scale."""
+"""Rows of numbers, dense or sparse, brought to one scale and a bounded range."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
+
+# Beyond so many spreads a value counts for less and less; none counts for more than this.
+_BOUND = 3.0
 
 __all__ = ["Table", "merge_rows", "row_keys", "scaler_of"]
 
@@ -23,8 +26,12 @@ class Table:
     def __init__(self, features: Any, scaler: StandardScaler, dtype: torch.dtype) -> None:
         self._dtype = dtype
         scaled = scaler.transform(features)
-        self._sparse = sparse.csr_array(scaled) if sparse.issparse(scaled) else None
-        self._dense = None if self._sparse is not None else torch.from_numpy(np.asarray(scaled)).to(dtype)
+        self._sparse, self._dense = None, None
+        if sparse.issparse(scaled):
+            self._sparse = sparse.csr_array(scaled)
+            self._sparse.data = _bounded(self._sparse.data)
+        else:
+            self._dense = torch.from_numpy(_bounded(np.asarray(scaled))).to(dtype)
 
     def __getitem__(self, rows: NDArray[np.intp]) -> Tensor:
         """Rows of any shape (...,) to (..., D)."""
@@ -54,7 +61,8 @@ def row_keys(features: Any, seed: int) -> NDArray[np.uint64]:
     # The sum is linear in the bits; these steps break that up.
     for shift, factor in ((33, 0xFF51AFD7ED558CCD), (29, 0xC4CEB9FE1A85EC53)):
         keys = (keys ^ (keys >> np.uint64(shift))) * np.uint64(factor)
-    return keys ^ (keys >> np.uint64(32))
+    mixed: NDArray[np.uint64] = keys ^ (keys >> np.uint64(32))
+    return mixed
 
 
 def merge_rows(
@@ -63,7 +71,13 @@ def merge_rows(
     """One of each set of rows with the same key and kind, in an order of their own, and the weight of the set."""
     pairs = np.stack([kinds.astype(np.uint64), keys])
     _, rows, place = np.unique(pairs, axis=1, return_index=True, return_inverse=True)
-    return rows, np.bincount(place.ravel(), weights=weights)
+    return rows, np.bincount(place.ravel(), weights=weights).astype(np.float64)
+
+
+def _bounded(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    # hypot: the square of a huge value would overflow.
+    bounded: NDArray[np.float64] = values * (_BOUND / np.hypot(_BOUND, values))
+    return bounded
 
 
 def _bits(values: NDArray[Any]) -> NDArray[np.uint64]:

@@ -170,7 +170,7 @@ def test_early_stopping_ends_before_the_budget(rows):
     "record", [record for record in LOSSES if record.labels == "binary"], ids=lambda record: record.name
 )
 def test_any_loss_of_binary_labels_will_do(rows, record):
-    X, y, test_X, test_y = rows
+    X, y, test_X, _ = rows
     options = {"k": 5} if record.name in ("pap", "precision-at-k", "greedy-top-k") else None
     model = small(loss=record.name, loss_options=options).fit(X, y)
     assert np.isfinite(model.decision_function(test_X)).all()
