@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,8 @@ def run_folds(table: Table, contenders: Mapping[str, Contender], *, folds: int, 
             for name, contender in contenders.items():
                 scores = contender(X[learn], y[learn], X[test], seed)
                 found[name].append(float(average_precision_score(y[test], scores)))
+            so_far = ", ".join(f"{name} {values[-1]:.4f}" for name, values in found.items())
+            print(f"seed {seed}: {so_far}", file=sys.stderr, flush=True)
     return {name: np.array(values) for name, values in found.items()}
 
 

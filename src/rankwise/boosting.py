@@ -137,14 +137,15 @@ class Objective:
             given["weights"] = torch.from_numpy(weights.astype(np.float64))
         value = self.loss(inputs, torch.from_numpy(labels), **given)
         (gradient,) = torch.autograd.grad(value, inputs)
-        return gradient.numpy()
+        return np.asarray(gradient.numpy())
 
 
 def _chance(scores: Floats, labels: Floats, weights: Floats) -> Floats:
     """The chance of a positive, (N,), if scores are log odds above those of a row one knows nothing of."""
     positive = (weights * labels).sum()
     offset = np.log((positive + 1) / (weights.sum() - positive + 1))
-    return 1 / (1 + np.exp(-(scores + offset).clip(-500, 500)))
+    chance: Floats = 1 / (1 + np.exp(-(scores + offset).clip(-500, 500)))
+    return chance
 
 
 def _groups_of(data: Any) -> NDArray[Any] | None:

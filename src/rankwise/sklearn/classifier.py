@@ -159,7 +159,8 @@ class APClassifier(ClassifierMixin, RankingEstimator):  # type: ignore[misc]
         """The likeliest class, (N,)."""
         logits = self.decision_function(X)
         chosen = (logits > 0).astype(int) if self._outputs == 1 else logits.argmax(1)
-        return self.classes_[chosen]
+        predicted: NDArray[Any] = self.classes_[chosen]
+        return predicted
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Average precision; of more than two classes the mean over those that occur."""
@@ -185,13 +186,16 @@ class APClassifier(ClassifierMixin, RankingEstimator):  # type: ignore[misc]
         labels = kinds[:, None] if self._outputs == 1 else kinds[:, None] == np.arange(len(self.classes_))
         return torch.from_numpy(labels.astype(np.int64)), torch.from_numpy(weights)
 
+    def _begin(self, X: Any, weights: Floats, outputs: int, dtype: torch.dtype) -> None:
+        super()._begin(X, weights, outputs, dtype)
+        self._slope: Floats = np.ones(outputs)
+        self._intercept: Floats = np.zeros(outputs)
+
     def _calibrate(self, scores: Floats, held: NDArray[np.bool_], kinds: NDArray[np.intp], weights: Floats) -> None:
         """A sigmoid for each output, from the scores (M, N, C) that members gave to rows they did not learn from.
 
         An output for which those are of one kind takes all rows, and if there is still one kind, stays as it is.
         """
-        if not hasattr(self, "_slope") or len(self._slope) != self._outputs:
-            self._slope, self._intercept = np.ones(self._outputs), np.zeros(self._outputs)
         row_of = np.broadcast_to(np.arange(scores.shape[1]), held.shape)
         for output in range(self._outputs):
             positive = (kinds == (1 if self._outputs == 1 else output))[row_of]

@@ -57,7 +57,7 @@ class OneList:
     @property
     def whole(self) -> bool:
         """Whether every batch holds all rows."""
-        return self.size <= self.batch_size
+        return bool(self.size <= self.batch_size)
 
     def batches(self, random: np.random.Generator) -> Iterator[Batch]:
         if self.whole:
@@ -151,7 +151,8 @@ class ManyLists:
         """All rows of some queries."""
         lengths = self._lengths[queries]
         offset = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        return self._by_query[np.repeat(self._starts[queries], lengths) + offset]
+        rows: Rows = self._by_query[np.repeat(self._starts[queries], lengths) + offset]
+        return rows
 
     def _together(self, rows_of_members: list[Rows]) -> Batch:
         """Padded to the longest by rows of weight 0."""
