@@ -30,17 +30,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--folds", type=int, default=5)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--parts", action="store_true", help="also: scaling alone, cross entropy, a single network")
     options = parser.parse_args()
     torch.set_num_threads(1)
     contenders: dict[str, Contender] = {
         LINEAR: chances(lambda seed: LogisticRegression()),
         NETWORK: chances(lambda seed: MLPClassifier(random_state=seed)),
-        "MLPClassifier(), scaled": chances(
-            lambda seed: make_pipeline(StandardScaler(), MLPClassifier(random_state=seed))
-        ),
         "APClassifier()": chances(lambda seed: APClassifier(random_state=seed)),
-        "APClassifier(members=1)": chances(lambda seed: APClassifier(members=1, random_state=seed)),
     }
+    if options.parts:
+        contenders |= {
+            "MLPClassifier(), scaled": chances(
+                lambda seed: make_pipeline(StandardScaler(), MLPClassifier(random_state=seed))
+            ),
+            'APClassifier(loss="ce")': chances(lambda seed: APClassifier(loss="ce", random_state=seed)),
+            "APClassifier(members=1)": chances(lambda seed: APClassifier(members=1, random_state=seed)),
+        }
     found = {name: run_folds(load_table(name), contenders, folds=options.folds, seeds=options.seeds) for name in TABLES}
     head = (
         f"`python -m benchmarks.quality.estimators`: test AP of {options.folds} folds x {options.seeds} seeds, a seed "

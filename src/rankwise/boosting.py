@@ -36,8 +36,8 @@ def objective(loss: str | ListLoss, *, step: float = 1.0, log_loss: float | None
     Args:
         loss: the registered name of a loss, or a loss. By name it is set up for whole lists of raw scores.
         step: how far the score of a row may move in one round at a learning rate of 1, see `Objective`.
-        log_loss: how much of the log loss is added, see `Objective`. None: 1 for a loss of average precision, which
-            keeps trees from overfitting the few positives; else 0.
+        log_loss: how much of the log loss is added, see `Objective`. None: 1 for a loss of average precision, where it
+            did better on the tables this was chosen on; else 0.
         options: of the loss, by name only; they go before the set-up.
 
     Example:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_consistent_length, column_or_1d, validate_data
 
 from rankwise.metrics import average_precision
 from rankwise.sklearn.base import Floats, RankingEstimator
@@ -136,7 +136,7 @@ class APClassifier(ClassifierMixin, RankingEstimator):  # type: ignore[misc]
             self._begin(X, weights, self._outputs, torch.float32)
         else:
             scaler_of(X, weights, self._scaler)
-        held = np.zeros((self.members, X.shape[0]), dtype=bool)
+        held = np.zeros((self._model.members, X.shape[0]), dtype=bool)
         problem = OneList(*self._as_lists(kinds, weights), held, self.batch_size)
         self._train_more(X, weights, problem, steps=-(-X.shape[0] // self.batch_size))
         self._calibrate(self._member_scores(X), held, kinds, weights)
@@ -165,7 +165,8 @@ class APClassifier(ClassifierMixin, RankingEstimator):  # type: ignore[misc]
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Average precision; of more than two classes the mean over those that occur."""
         logits = self.decision_function(X)
-        y = np.asarray(y)
+        y = column_or_1d(y)
+        check_consistent_length(logits, y)
         kinds = self.classes_[1:] if self._outputs == 1 else self.classes_
         labels = torch.from_numpy((y[:, None] == kinds).astype(np.int64))
         scores = torch.from_numpy(logits.reshape(labels.shape))

@@ -29,6 +29,7 @@ class Members(nn.Module):
         self, members: int, inputs: int, outputs: int, *, hidden: Sequence[int], generator: torch.Generator
     ) -> None:
         super().__init__()
+        self.members = members
         widths = (inputs, *hidden, outputs)
         self.weights = nn.ParameterList()
         self.biases = nn.ParameterList()
