@@ -78,9 +78,8 @@ class RankingEstimator(BaseEstimator):  # type: ignore[misc]
         """A fresh loss; what the metric has of `k` and `gain` is passed on to a loss that takes it."""
         record = LOSSES.get(self.loss)
         if record.labels not in self._label_kinds:
-            raise ValueError(
-                f"loss: expected one of {self._label_kinds[0]} labels, got {self.loss!r} of {record.labels}"
-            )
+            expected = f"expected a loss of {self._label_kinds[0]} labels"
+            raise ValueError(f"loss: {expected}, got {self.loss!r}, which is one of {record.labels}")
         options = copy.deepcopy(dict(self.loss_options or {}))
         known = inspect.signature(record.build).parameters
         for name in options:
@@ -97,10 +96,7 @@ class RankingEstimator(BaseEstimator):  # type: ignore[misc]
     def _check_weights(self, X: Any, sample_weight: Any) -> tuple[Floats, NDArray[np.bool_]]:
         """Weights (N,), and which of them are above 0: the others are as good as absent."""
         weights: Floats = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        there = weights > 0
-        if not there.any():
-            raise ValueError("sample_weight: expected at least one number above 0, got all 0")
-        return weights, there
+        return weights, weights > 0
 
     def _begin(self, X: Any, weights: Floats, outputs: int, dtype: torch.dtype) -> None:
         """A new ensemble and a new loss."""
