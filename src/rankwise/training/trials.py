@@ -117,7 +117,7 @@ def summarise(values: Sequence[float]) -> Summary:
     mean = float(np.mean(values))
     if len(values) < 2:
         return Summary(mean, math.nan, math.nan, math.nan)
-    from scipy.special import stdtrit  # type: ignore[import-untyped]  # comes with scikit-learn
+    from scipy.special import stdtrit  # comes with scikit-learn
 
     std = float(np.std(values, ddof=1))
     reach = float(stdtrit(len(values) - 1, 0.975)) * std / math.sqrt(len(values))

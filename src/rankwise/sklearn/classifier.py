@@ -1,0 +1,207 @@
+"""A classifier trained for average precision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_consistent_length, column_or_1d, validate_data
+
+from rankwise.metrics import average_precision
+from rankwise.sklearn.base import Floats, RankingEstimator
+from rankwise.sklearn.calibration import fit_sigmoid
+from rankwise.sklearn.problems import OneList, hold_out
+from rankwise.sklearn.table import merge_rows, row_keys, scaler_of
+
+__all__ = ["APClassifier"]
+
+
+class APClassifier(ClassifierMixin, RankingEstimator):  # type: ignore[misc]
+    """A classifier that ranks positives first: trained for average precision (AP), scored by it.
+
+    Several small networks, each trained without a part of the rows, which says when it was at its best and, all parts
+    together, which chance a score means. More than two classes are one ranking each, one against the rest.
+
+    Args:
+        loss: the registered name of a loss of binary labels, see `rankwise list`.
+        loss_options: options of that loss.
+        hidden: the widths of the hidden layers; () is a linear model.
+        members: how many networks; their scores are averaged.
+        max_steps: optimiser steps at most.
+        batch_size: rows in a batch; a table of no more rows is gone over as a whole.
+        learning_rate: of AdamW; it falls to 0 over `max_steps`.
+        weight_decay: of AdamW.
+        validation_fraction: the share of rows, of each class, held out from each member.
+        patience: stop after so many of the 20 looks at the held-out rows in a row without a better member.
+        random_state: a seed decides everything that is random.
+
+    Attributes:
+        classes_: (C,) the classes; the second of two is the positive one.
+        n_features_in_, feature_names_in_: what `fit` saw; names where X has them, as a pandas or polars frame does.
+        history_: step, loss and AP of the held-out rows at each look.
+
+    Example:
+        >>> from sklearn.datasets import make_classification
+        >>> X, y = make_classification(600, weights=[0.9], random_state=0)
+        >>> classifier = APClassifier(random_state=0).fit(X[:400], y[:400])
+        >>> bool(classifier.score(X[400:], y[400:]) > 0.6)
+        True
+        >>> classifier.predict_proba(X[400:]).shape
+        (200, 2)
+    """
+
+    def __init__(
+        self,
+        *,
+        loss: str = "soprc",
+        loss_options: Mapping[str, Any] | None = None,
+        hidden: Sequence[int] = (64, 64),
+        members: int = 5,
+        max_steps: int = 300,
+        batch_size: int = 256,
+        learning_rate: float = 0.01,
+        weight_decay: float = 0.1,
+        validation_fraction: float = 0.2,
+        patience: int = 10,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            loss=loss,
+            loss_options=loss_options,
+            hidden=hidden,
+            members=members,
+            max_steps=max_steps,
+            learning_rate=learning_rate,
+            weight_decay=weight_decay,
+            validation_fraction=validation_fraction,
+            patience=patience,
+            random_state=random_state,
+        )
+        self.batch_size = batch_size
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> APClassifier:
+        """Train from scratch.
+
+        Args:
+            X: (N, D) numbers: an array, a sparse CSR matrix, a pandas or polars frame.
+            y: (N,) classes.
+            sample_weight: (N,) numbers of 0 or more; 0 is as good as absent, 2 as good as twice.
+        """
+        self._check_options("batch_size")
+        X, y, weights = self._check_rows(X, y, sample_weight, reset=True)
+        check_classification_targets(y)
+        self.classes_, kinds = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"y: expected at least two classes, got one class: {self.classes_[0]!r}")
+        self._start_random()
+        keys = row_keys(X, self._draw_seed())
+        if X.shape[0] <= self.batch_size:
+            # A small table is gone over as a whole, so rows may be merged: twice the row is then twice the weight.
+            rows, weights = merge_rows(keys, kinds, weights)
+            X, keys, kinds = X[rows], keys[rows], kinds[rows]
+        held = hold_out(keys, kinds, self.members, self.validation_fraction)
+        # In float64 the order in which a small table is summed does not show.
+        self._begin(X, weights, self._outputs, torch.float64 if X.shape[0] <= self.batch_size else torch.float32)
+        self._train(X, weights, OneList(*self._as_lists(kinds, weights), held, self.batch_size))
+        self._calibrate(self._member_scores(X), held, kinds, weights)
+        return self
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> APClassifier:
+        """Go on with some more rows: one pass over them. Nothing is held out; the last call's rows calibrate.
+
+        Args:
+            X: (N, D); y: (N,); sample_weight: (N,), see `fit`.
+            classes: all classes there will ever be; needed in the first call.
+        """
+        self._check_options("batch_size")
+        first = not self.__sklearn_is_fitted__()
+        if first and classes is None:
+            raise ValueError("classes: expected all classes in the first call of partial_fit, got None")
+        X, y, weights = self._check_rows(X, y, sample_weight, reset=first)
+        known = np.unique(classes) if first else self.classes_
+        if len(known) < 2:
+            raise ValueError(f"classes: expected at least two, got {known!r}")
+        kinds = np.searchsorted(known, y).clip(max=len(known) - 1)
+        if (known[kinds] != y).any():
+            raise ValueError(f"y: expected classes among {known.tolist()}, got {np.setdiff1d(y, known).tolist()}")
+        self.classes_ = known
+        if first:
+            self._start_random()
+            self._begin(X, weights, self._outputs, torch.float32)
+        else:
+            scaler_of(X, weights, self._scaler)
+        held = np.zeros((self._model.members, X.shape[0]), dtype=bool)
+        problem = OneList(*self._as_lists(kinds, weights), held, self.batch_size)
+        self._train_more(X, weights, problem, steps=-(-X.shape[0] // self.batch_size))
+        self._calibrate(self._member_scores(X), held, kinds, weights)
+        return self
+
+    def decision_function(self, X: Any) -> Floats:
+        """Calibrated log odds, (N,) of the positive class, or (N, C); in the order of the scores of each class."""
+        logits = self._scores(X) * self._slope + self._intercept
+        return logits[:, 0] if self._outputs == 1 else logits
+
+    def predict_proba(self, X: Any) -> Floats:
+        """The chance of each class, (N, C), of sum 1."""
+        chances = expit(self.decision_function(X))
+        if self._outputs == 1:
+            return np.stack([1 - chances, chances], axis=1)
+        total = chances.sum(1, keepdims=True)
+        return np.where(total > 0, chances / np.where(total > 0, total, 1), 1 / len(self.classes_))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The likeliest class, (N,)."""
+        logits = self.decision_function(X)
+        chosen = (logits > 0).astype(int) if self._outputs == 1 else logits.argmax(1)
+        predicted: NDArray[Any] = self.classes_[chosen]
+        return predicted
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Average precision; of more than two classes the mean over those that occur."""
+        logits = self.decision_function(X)
+        y = column_or_1d(y)
+        check_consistent_length(logits, y)
+        kinds = self.classes_[1:] if self._outputs == 1 else self.classes_
+        labels = torch.from_numpy((y[:, None] == kinds).astype(np.int64))
+        scores = torch.from_numpy(logits.reshape(labels.shape))
+        weights = torch.from_numpy(_check_sample_weight(sample_weight, logits, dtype=np.float64))
+        return float(average_precision(scores.T, labels.T, weights=weights.expand(labels.T.shape)))
+
+    def _check_rows(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> tuple[Any, Any, Floats]:
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, reset=reset)
+        weights, there = self._check_weights(X, sample_weight)
+        return X[there], y[there], weights[there]
+
+    @property
+    def _outputs(self) -> int:
+        return 1 if len(self.classes_) == 2 else len(self.classes_)
+
+    def _as_lists(self, kinds: NDArray[np.intp], weights: Floats) -> tuple[torch.Tensor, torch.Tensor]:
+        """Labels (N, C), one column for two classes, and weights (N,)."""
+        labels = kinds[:, None] if self._outputs == 1 else kinds[:, None] == np.arange(len(self.classes_))
+        return torch.from_numpy(labels.astype(np.int64)), torch.from_numpy(weights)
+
+    def _begin(self, X: Any, weights: Floats, outputs: int, dtype: torch.dtype) -> None:
+        super()._begin(X, weights, outputs, dtype)
+        self._slope: Floats = np.ones(outputs)
+        self._intercept: Floats = np.zeros(outputs)
+
+    def _calibrate(self, scores: Floats, held: NDArray[np.bool_], kinds: NDArray[np.intp], weights: Floats) -> None:
+        """A sigmoid for each output, from the scores (M, N, C) that members gave to rows they did not learn from.
+
+        An output for which those are of one kind takes all rows, and if there is still one kind, stays as it is.
+        """
+        row_of = np.broadcast_to(np.arange(scores.shape[1]), held.shape)
+        for output in range(self._outputs):
+            positive = (kinds == (1 if self._outputs == 1 else output))[row_of]
+            for chosen in (held, np.ones_like(held)):
+                if positive[chosen].any() and not positive[chosen].all():
+                    fitted = fit_sigmoid(scores[..., output][chosen], positive[chosen], weights[row_of][chosen])
+                    self._slope[output], self._intercept[output] = fitted
+                    break

@@ -1,0 +1,282 @@
+"""Rankers trained for NDCG@k and pAp@k, one list per query."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
+
+from rankwise.checks import check_k, check_labels
+from rankwise.gains import Gain
+from rankwise.metrics import Metric, create_metric, evaluate
+from rankwise.sklearn.base import Floats, RankingEstimator
+from rankwise.sklearn.problems import ManyLists, hold_out
+from rankwise.sklearn.table import scaler_of
+
+__all__ = ["ListRanker", "NDCGRanker", "PApRanker"]
+
+
+class ListRanker(RankingEstimator):
+    """What the rankers share. Not for direct use."""
+
+    # Under metadata routing the ids follow the rows through pipelines and searches without being asked for.
+    __metadata_request__fit: ClassVar[dict[str, bool]] = {"qid": True}
+    __metadata_request__partial_fit: ClassVar[dict[str, bool]] = {"qid": True}
+    __metadata_request__score: ClassVar[dict[str, bool]] = {"qid": True}
+
+    batch_queries: int
+
+    def _metric(self) -> Metric:
+        """What this ranker is scored by."""
+        raise NotImplementedError
+
+    def fit(self, X: Any, y: Any, qid: Any = None, sample_weight: Any = None) -> ListRanker:
+        """Train from scratch.
+
+        Args:
+            X: (N, D) numbers: an array, a sparse CSR matrix, a pandas or polars frame.
+            y: (N,) how relevant each row is: 0 or more, for pAp@k 0 or 1.
+            qid: (N,) the query of each row, numbers or strings in any order; None: all rows are one list.
+            sample_weight: (N,) numbers of 0 or more; 0 is as good as absent.
+        """
+        self._check_options("batch_queries")
+        metric = self._metric()
+        X, labels, queries, weights = self._check_rows(X, y, qid, sample_weight, reset=True)
+        self.n_queries_ = int(queries.max()) + 1
+        self._start_random()
+        keys = self._random.permutation(self.n_queries_).astype(np.uint64)
+        held = hold_out(keys, _useful(labels, queries), self.members, self.validation_fraction)[:, queries]
+        self._begin(X, weights, 1, torch.float32)
+        self._train(X, weights, self._lists(labels, weights, queries, held, metric))
+        return self
+
+    def partial_fit(self, X: Any, y: Any, qid: Any = None, sample_weight: Any = None) -> ListRanker:
+        """Go on with some more queries, all of whose rows are here: one pass over them, nothing is held out.
+
+        Args:
+            X: (N, D); y: (N,); qid: (N,); sample_weight: (N,), see `fit`.
+        """
+        self._check_options("batch_queries")
+        metric = self._metric()
+        first = not self.__sklearn_is_fitted__()
+        X, labels, queries, weights = self._check_rows(X, y, qid, sample_weight, reset=first)
+        count = int(queries.max()) + 1
+        if first:
+            self.n_queries_ = 0
+            self._start_random()
+            self._begin(X, weights, 1, torch.float32)
+        else:
+            scaler_of(X, weights, self._scaler)
+        self.n_queries_ += count
+        held = np.zeros((self._model.members, len(queries)), dtype=bool)
+        problem = self._lists(labels, weights, queries, held, metric)
+        self._train_more(X, weights, problem, steps=-(-count // self.batch_queries))
+        return self
+
+    def decision_function(self, X: Any) -> Floats:
+        """Scores (N,); higher ranks first. Only scores of the same query should be compared."""
+        return self._scores(X)[:, 0]
+
+    def predict(self, X: Any) -> Floats:
+        """The same as `decision_function`."""
+        return self.decision_function(X)
+
+    def score(self, X: Any, y: Any, qid: Any = None, sample_weight: Any = None) -> float:
+        """The metric, averaged over the queries on which it is defined.
+
+        Args:
+            X: (N, D); y: (N,); sample_weight: (N,), see `fit`.
+            qid: (N,); None takes all rows as one list, which is refused after a `fit` with several queries.
+        """
+        scores = self.decision_function(X)
+        if qid is None and self.n_queries_ > 1:
+            raise ValueError(
+                "qid: expected the query of each row, as in fit, got None; in a search or a cross-validation call "
+                "sklearn.set_config(enable_metadata_routing=True) first and pass qid= to it, so that it comes here"
+            )
+        weights, _ = self._check_weights(scores, sample_weight)
+        metric = self._metric()
+        labels = column_or_1d(y)
+        check_consistent_length(scores, labels)
+        found = evaluate(
+            scores, labels, metric, query_ids=_query_numbers(qid, len(scores)), weights=weights, bootstrap=0
+        )
+        return found.means[metric.name]
+
+    def _check_rows(
+        self, X: Any, y: Any, qid: Any, sample_weight: Any, *, reset: bool
+    ) -> tuple[Any, torch.Tensor, NDArray[np.intp], Floats]:
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, y_numeric=True, reset=reset)
+        weights, there = self._check_weights(X, sample_weight)
+        labels = torch.from_numpy(np.asarray(y, dtype=np.float64)[there])
+        check_labels(labels, self._label_kinds[0])
+        queries = _query_numbers(qid, X.shape[0])[there]
+        return X[there], labels, np.unique(queries, return_inverse=True)[1], weights[there]
+
+    def _lists(
+        self,
+        labels: torch.Tensor,
+        weights: Floats,
+        queries: NDArray[np.intp],
+        held: NDArray[np.bool_],
+        metric: Metric,
+    ) -> ManyLists:
+        return ManyLists(
+            labels, torch.from_numpy(weights), queries, held, batch_queries=self.batch_queries, metric=metric
+        )
+
+
+class NDCGRanker(ListRanker):
+    """A ranker trained for NDCG and scored by NDCG@k.
+
+    Args:
+        k: the cutoff of the metric, and of a loss that takes one ("k-song"); None: the whole list.
+        gain: "exp2" or "linear", of the metric and the loss.
+        loss: the registered name of a loss, see `rankwise list`.
+        loss_options: options of that loss.
+        hidden: the widths of the hidden layers; () is a linear model.
+        members: how many networks; their scores are averaged.
+        max_steps: optimiser steps at most.
+        batch_queries: queries in a batch, with all their rows.
+        learning_rate: of AdamW; it falls to 0 over `max_steps`.
+        weight_decay: of AdamW.
+        validation_fraction: the share of queries held out from each member.
+        patience: stop after so many of the 20 looks at the held-out queries in a row without a better member.
+        random_state: a seed decides everything that is random.
+
+    Attributes:
+        n_queries_: how many queries it was trained with.
+        n_features_in_, feature_names_in_: what `fit` saw; names where X has them, as a pandas or polars frame does.
+        history_: step, loss and metric of the held-out queries at each look.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> X, qid = rng.normal(size=(400, 5)), np.arange(400) // 10
+        >>> y = (X[:, 0] + X[:, 1] > 1).astype(int) + (X[:, 0] > 1.5)
+        >>> ranker = NDCGRanker(k=5, hidden=(), random_state=0).fit(X, y, qid=qid)
+        >>> bool(ranker.score(X, y, qid=qid) > 0.9)
+        True
+    """
+
+    _label_kinds = ("grades", "binary")
+
+    def __init__(
+        self,
+        *,
+        k: int | None = 10,
+        gain: Gain = "exp2",
+        loss: str = "song",
+        loss_options: Mapping[str, Any] | None = None,
+        hidden: Sequence[int] = (64, 64),
+        members: int = 5,
+        max_steps: int = 300,
+        batch_queries: int = 32,
+        learning_rate: float = 0.01,
+        weight_decay: float = 0.1,
+        validation_fraction: float = 0.2,
+        patience: int = 10,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            loss=loss,
+            loss_options=loss_options,
+            hidden=hidden,
+            members=members,
+            max_steps=max_steps,
+            learning_rate=learning_rate,
+            weight_decay=weight_decay,
+            validation_fraction=validation_fraction,
+            patience=patience,
+            random_state=random_state,
+        )
+        self.k = k
+        self.gain = gain
+        self.batch_queries = batch_queries
+
+    def _metric(self) -> Metric:
+        return create_metric(_at("ndcg", self.k), gain=self.gain)
+
+
+class PApRanker(ListRanker):
+    """A ranker trained for pAp@k and scored by it: a few good rows above the k best of the others.
+
+    Args:
+        k: how many negatives count, in the metric and the loss; None: all of a list.
+        loss: the registered name of a loss of binary labels, see `rankwise list`.
+        loss_options: options of that loss, such as {"surrogate": "ts*"}.
+        hidden, members, max_steps, batch_queries, learning_rate, weight_decay, validation_fraction, patience,
+            random_state: see `NDCGRanker`.
+
+    A query without a positive, or with fewer than k others, is left out, in training as in the score.
+
+    Attributes:
+        n_queries_, n_features_in_, feature_names_in_, history_: see `NDCGRanker`.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> X, qid = rng.normal(size=(400, 5)), np.arange(400) // 20
+        >>> y = (X[:, 0] + X[:, 1] > 1.5).astype(int)
+        >>> ranker = PApRanker(k=5, hidden=(), random_state=0).fit(X, y, qid=qid)
+        >>> bool(ranker.score(X, y, qid=qid) > 0.9)
+        True
+    """
+
+    def __init__(
+        self,
+        *,
+        k: int | None = 10,
+        loss: str = "pap",
+        loss_options: Mapping[str, Any] | None = None,
+        hidden: Sequence[int] = (64, 64),
+        members: int = 5,
+        max_steps: int = 300,
+        batch_queries: int = 32,
+        learning_rate: float = 0.01,
+        weight_decay: float = 0.1,
+        validation_fraction: float = 0.2,
+        patience: int = 10,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            loss=loss,
+            loss_options=loss_options,
+            hidden=hidden,
+            members=members,
+            max_steps=max_steps,
+            learning_rate=learning_rate,
+            weight_decay=weight_decay,
+            validation_fraction=validation_fraction,
+            patience=patience,
+            random_state=random_state,
+        )
+        self.k = k
+        self.batch_queries = batch_queries
+
+    def _metric(self) -> Metric:
+        return create_metric(_at("pap", self.k))
+
+
+def _at(name: str, k: int | None) -> str:
+    return name if check_k(k) is None else f"{name}@{k}"
+
+
+def _query_numbers(qid: Any, rows: int) -> NDArray[np.intp]:
+    """Query ids of any kind as 0, 1, 2, ..."""
+    if qid is None:
+        return np.zeros(rows, dtype=np.intp)
+    ids = column_or_1d(np.asarray(qid))
+    if len(ids) != rows:
+        raise ValueError(f"qid: expected one for each of the {rows} rows, got {len(ids)}")
+    return np.unique(ids, return_inverse=True)[1]
+
+
+def _useful(labels: torch.Tensor, queries: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Of each query whether its rows differ in relevance: only such queries teach and tell anything."""
+    low, high = np.full(queries.max() + 1, np.inf), np.full(queries.max() + 1, -np.inf)
+    np.minimum.at(low, queries, labels.numpy())
+    np.maximum.at(high, queries, labels.numpy())
+    return (high > low).astype(np.intp)

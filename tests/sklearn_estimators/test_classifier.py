@@ -1,0 +1,222 @@
+"""APClassifier: scikit-learn's own contract, and the promises beyond it."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import load_iris, make_classification
+from sklearn.metrics import average_precision_score, brier_score_loss
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from rankwise.losses import LOSSES, PriorSchedule
+from rankwise.sklearn import APClassifier
+
+
+def small(**options):
+    return APClassifier(**{"members": 2, "max_steps": 40, "hidden": (8,), "random_state": 0, **options})
+
+
+@pytest.fixture(scope="module")
+def rows():
+    X, y = make_classification(500, 6, n_informative=4, weights=[0.85], flip_y=0.02, random_state=0)
+    return X[:300], y[:300], X[300:], y[300:]
+
+
+# Enough steps for the checks that ask for accuracy; the defaults are checked below.
+@parametrize_with_checks([APClassifier(members=2, max_steps=100, hidden=(16,))])
+def test_scikit_learns_contract(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks([APClassifier()])
+def test_scikit_learns_contract_with_the_defaults(estimator, check):
+    check(estimator)
+
+
+def test_it_ranks_better_than_chance_and_says_so(rows):
+    X, y, test_X, test_y = rows
+    model = APClassifier(random_state=0).fit(X, y)
+    score = model.score(test_X, test_y)
+    assert score == pytest.approx(average_precision_score(test_y, model.decision_function(test_X)))
+    assert score > 0.7 > 3 * test_y.mean()
+
+
+def test_probabilities_are_calibrated():
+    X, y = make_classification(2000, 6, n_informative=4, weights=[0.85], flip_y=0.02, random_state=0)
+    chances = APClassifier(random_state=0).fit(X[:250], y[:250]).predict_proba(X[250:])[:, 1]
+    base_rate = y[250:].mean()
+    assert abs(chances.mean() - base_rate) < 0.05
+    assert brier_score_loss(y[250:], chances) < 0.7 * base_rate * (1 - base_rate)
+
+
+def test_the_same_seed_gives_the_same_model(rows):
+    X, y, test_X, _ = rows
+    first, second, other = (small(random_state=seed, batch_size=64).fit(X, y) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first.decision_function(test_X), second.decision_function(test_X))
+    assert (first.decision_function(test_X) != other.decision_function(test_X)).any()
+
+
+def test_a_weight_is_as_good_as_repetition_and_order_does_not_matter(rows):
+    X, y, test_X, _ = rows
+    X, y = X[:60], y[:60]
+    weights = np.random.default_rng(0).integers(0, 4, size=60)
+    weighted = small().fit(X, y, sample_weight=weights)
+    order = np.random.default_rng(1).permutation(weights.sum())
+    repeated = small().fit(X.repeat(weights, axis=0)[order], y.repeat(weights)[order])
+    np.testing.assert_allclose(
+        weighted.decision_function(test_X), repeated.decision_function(test_X), rtol=1e-9, atol=1e-9
+    )
+
+
+def test_sample_weights_count_in_batches_too(rows):
+    X, y, _, _ = rows
+    turned = np.r_[y, 1 - y]
+    weights = np.r_[np.full(len(y), 0.01), np.ones(len(y))]
+    model = small(batch_size=64).fit(np.r_[X, X], turned, sample_weight=weights)
+    assert model.score(X, 1 - y) > model.score(X, y) + 0.3
+
+
+def test_sparse_rows_give_the_same_as_dense_ones_without_centring(rows):
+    X, y, test_X, _ = rows
+    X, test_X = (np.where(np.abs(part) > 1, part, 0) for part in (X, test_X))
+    for batch_size in (64, 1000):
+        model = small(batch_size=batch_size).fit(sparse.csr_matrix(X), y)
+        found = model.decision_function(sparse.csr_array(test_X))
+        np.testing.assert_allclose(found, model.decision_function(sparse.csc_matrix(test_X)), rtol=1e-12)
+        assert model.score(sparse.csr_matrix(X), y) > 0.4
+
+
+def test_constant_and_huge_columns_do_no_harm(rows):
+    X, y, test_X, test_y = rows
+    plain = small().fit(X, y)
+    wide = [np.c_[part * [1e6, 1, 1e-6, 1, 1, 1], np.full(len(part), 7.0)] for part in (X, test_X)]
+    model = small().fit(wide[0], y)
+    assert model.score(wide[1], test_y) == pytest.approx(plain.score(test_X, test_y), abs=0.15)
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, lambda rows, columns: pl.DataFrame(rows, schema=columns)])
+def test_frames_give_names_and_the_same_scores(rows, frame):
+    X, y, test_X, _ = rows
+    names = [f"column {number}" for number in range(6)]
+    model = small().fit(frame(X, columns=names) if frame is pd.DataFrame else frame(X, names), y)
+    assert list(model.feature_names_in_) == names
+    assert model.n_features_in_ == 6
+    test = frame(test_X, columns=names) if frame is pd.DataFrame else frame(test_X, names)
+    np.testing.assert_array_equal(model.predict(test), small().fit(X, y).predict(test_X))
+
+
+def test_many_classes_and_names(rows):
+    X, y = load_iris(return_X_y=True)
+    names = np.array(["setosa", "versicolor", "virginica"])[y]
+    model = small(max_steps=150).fit(X, names)
+    assert model.decision_function(X).shape == (150, 3)
+    np.testing.assert_allclose(model.predict_proba(X).sum(1), 1)
+    assert (model.predict(X) == names).mean() > 0.9
+    assert model.score(X, names) > 0.9
+
+
+def test_pickled_and_cloned(rows):
+    X, y, test_X, _ = rows
+    model = small().fit(X, y)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(model.predict_proba(test_X), again.predict_proba(test_X))
+    fresh = clone(model)
+    assert not hasattr(fresh, "classes_")
+    np.testing.assert_array_equal(model.predict_proba(test_X), fresh.fit(X, y).predict_proba(test_X))
+
+
+def test_in_pipelines_and_searches(rows):
+    X, y, test_X, test_y = rows
+    pipeline = make_pipeline(MinMaxScaler(), small())
+    search = GridSearchCV(pipeline, {"apclassifier__hidden": [(), (8,)]}, cv=2).fit(X, y)
+    assert set(search.best_params_["apclassifier__hidden"]) <= {8}
+    assert search.score(test_X, test_y) > test_y.mean() + 0.2
+
+
+def test_partial_fit_goes_on_and_forgets_nothing(rows):
+    X, y, test_X, test_y = rows
+    model = small(batch_size=32, learning_rate=0.02)
+    scores = []
+    for _ in range(12):
+        for part in np.array_split(np.arange(len(y)), 3):
+            model.partial_fit(X[part], y[part], classes=[0, 1])
+        scores.append(model.score(test_X, test_y))
+    assert scores[-1] > max(scores[0] - 0.05, 0.6)
+    assert model.predict_proba(test_X)[test_y == 1, 1].mean() > model.predict_proba(test_X)[test_y == 0, 1].mean()
+    fitted = small().fit(X, y)
+    before = fitted.decision_function(test_X)
+    fitted.partial_fit(X[:1], y[:1])
+    assert np.corrcoef(before, fitted.decision_function(test_X))[0, 1] > 0.9
+
+
+def test_early_stopping_ends_before_the_budget(rows):
+    X, y, _, _ = rows
+    short = small(max_steps=4000, learning_rate=0.05, patience=2).fit(X, y)
+    assert short.history_[-1]["step"] < 4000
+    assert [look["step"] for look in short.history_[:2]] == [200, 400]
+
+
+@pytest.mark.parametrize(
+    "record", [record for record in LOSSES if record.labels == "binary"], ids=lambda record: record.name
+)
+def test_any_loss_of_binary_labels_will_do(rows, record):
+    X, y, test_X, _ = rows
+    options = {"k": 5} if record.name in ("pap", "precision-at-k", "greedy-top-k") else None
+    model = small(loss=record.name, loss_options=options).fit(X, y)
+    assert np.isfinite(model.decision_function(test_X)).all()
+
+
+def test_options_with_a_state_are_left_as_they_are(rows):
+    X, y, _, _ = rows
+    schedule = PriorSchedule(0.5, 0.1, 10)
+    small(loss_options={"prior": schedule}).fit(X, y)
+    assert int(schedule.step) == 0
+
+
+@pytest.mark.parametrize(
+    "options, error, words",
+    [
+        ({"loss": "soprk"}, ValueError, "did you mean 'soprc'"),
+        ({"loss": "song"}, ValueError, "loss: expected a loss of binary labels, got 'song'"),
+        ({"loss_options": {"taux": 1}}, ValueError, "loss_options: unknown option 'taux'"),
+        ({"hidden": 64}, TypeError, "hidden: expected the widths"),
+        ({"hidden": (0,)}, ValueError, "hidden: expected a whole number"),
+        ({"members": 0}, ValueError, "members: expected a whole number"),
+        ({"max_steps": 2.5}, ValueError, "max_steps: expected a whole number"),
+        ({"learning_rate": -1}, ValueError, "learning_rate: expected"),
+        ({"validation_fraction": 1.0}, ValueError, "validation_fraction: expected"),
+    ],
+)
+def test_bad_options_are_named(rows, options, error, words):
+    with pytest.raises(error, match=words):
+        small(**options).fit(*rows[:2])
+
+
+def test_bad_rows_are_named(rows):
+    X, y, _, _ = rows
+    with pytest.raises(ValueError, match="at least two classes"):
+        small().fit(X, np.zeros(len(y)))
+    with pytest.raises(ValueError, match="at least one non-zero"):
+        small().fit(X, y, sample_weight=np.zeros(len(y)))
+    with pytest.raises(ValueError, match="classes: expected all classes"):
+        small().partial_fit(X, y)
+    with pytest.raises(ValueError, match=r"y: expected classes among \[0, 1\], got \[5\]"):
+        small().partial_fit(X, np.full(len(y), 5), classes=[0, 1])
+
+
+def test_no_warning_on_tiny_tables():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = small().fit([[0.0], [1.0], [2.0]], [0, 0, 1])
+    assert model.predict_proba([[5.0]]).shape == (1, 2)
