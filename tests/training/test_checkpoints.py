@@ -57,7 +57,7 @@ def test_resumed_after_any_step_equals_uninterrupted(name, tmp_path):
         {"schedule": warmed_up(5)},
         {"schedule": None},
     ],
-    ids=str,
+    ids=["accumulate and clip", "in chunks", "warm-up", "no schedule"],
 )
 @pytest.mark.filterwarnings("ignore:accumulate")
 def test_resuming_holds_with_every_option(options, tmp_path):
