@@ -78,11 +78,11 @@ def test_no_such_file(tmp_path, read, content):
 
 BAD_FILES = {
     "empty": (lambda content: b"", "expected data, got an empty file"),
-    "truncated gzip": (lambda content: gzip.compress(content)[:-9], "one that ends too early"),
+    "truncated gzip": (lambda content: gzip.compress(content, mtime=0)[:-9], "one that ends too early"),
     "truncated xz": (lambda content: lzma.compress(content)[:-9], "one that ends too early"),
     "damaged gzip": (lambda content: b"\x1f\x8b" + b"\x00" * 30, "cannot be read"),
     "damaged xz": (lambda content: b"\xfd7zXZ\x00" + b"\x01" * 30, "cannot be read"),
-    "wrong checksum": (lambda content: gzip.compress(content)[:-8] + b"\x00" * 8, "cannot be read"),
+    "wrong checksum": (lambda content: gzip.compress(content, mtime=0)[:-8] + b"\x00" * 8, "cannot be read"),
     "utf-16": (lambda content: content.decode().encode("utf-16"), "line 1: expected text in UTF-8, got UTF-16"),
     "random bytes": (lambda content: np.random.default_rng(1).bytes(500), ""),
     "zero bytes": (lambda content: b"\x00" * 100, ""),
@@ -185,7 +185,7 @@ def test_a_size_that_is_none_is_refused(tmp_path, line):
         (LETOR, True),
         (b"# comment\n\n" + LETOR, True),
         (b"-1 1:0.5 7:1\n", True),
-        (gzip.compress(LETOR), True),
+        (gzip.compress(LETOR, mtime=0), True),
         (TABLE, False),
         (b"0.5,1\n", False),
         (b"user item\n", False),
