@@ -8,6 +8,7 @@ import torch
 from rankwise.data import Part, Split
 from rankwise.losses import ListwiseCELoss, NDCGLoss, SwitchLoss
 from rankwise.metrics import evaluate
+from rankwise.samplers import QueryBatchSampler
 from rankwise.tasks import LTRTask
 from rankwise.training import adamw, cosine, fit
 
@@ -85,3 +86,29 @@ def test_mq2008_fold_one_reaches_what_is_known_of_it(loss, real_data, monkeypatc
     task = LTRTask(load_fold(1), loss)
     run = fit(task, steps=400, optimiser=adamw(3e-3), schedule=cosine)
     assert 0.66 < task.evaluate(run.model, "test")["ndcg@10"] < 0.75
+
+
+def test_a_context_aware_ranker_sees_whole_lists():
+    part = Part(torch.randn(60, 4), torch.arange(60) % 3, torch.arange(60) // 10)
+    task = LTRTask(Split(part, part, part), loss="song", model="context-aware", queries=2, scaling="standard")
+    torch.manual_seed(0)
+    model = task.build_model().eval()
+    scores = task.predict(model, "test")
+    for query in range(6):
+        rows = part.query_ids == query
+        assert torch.allclose(scores[rows], model(part.features[rows]), atol=1e-5)
+    value = task.training_step(model.train(), task.build_loss(), next(iter(task.train_loader(seed=0))))
+    value.backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+def test_whole_lists_stay_on_one_process():
+    labels, queries = torch.arange(60) % 3, torch.arange(60) // 10
+    shares = [
+        list(QueryBatchSampler(labels, queries, queries=3, keep_lists=True, seed=1, rank=rank, world_size=2))
+        for rank in range(2)
+    ]
+    whole = list(QueryBatchSampler(labels, queries, queries=3, seed=1, rank=0, world_size=1))
+    for first, second, together in zip(*shares, whole, strict=True):
+        assert sorted(first + second) == sorted(together)
+        assert not set(queries[first].tolist()) & set(queries[second].tolist())

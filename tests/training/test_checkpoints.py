@@ -201,3 +201,12 @@ def test_write_whole_replaces(tmp_path):
 def test_a_wrong_number_to_keep_is_refused(tmp_path, keep):
     with pytest.raises(ValueError, match="keep: expected a whole number of at least 1"):
         Checkpoints(tmp_path, keep=keep)
+
+
+def test_previous_weights_are_saved_and_loaded(tmp_path):
+    task = TabularTask(load_eights(seed=0), loss="stable-ap", positives=8, loss_options={"update_rate": 0.1})
+    store = Checkpoints(tmp_path, keep=100)
+    straight = train(task, checkpoints=store, save_every=6, previous_weights=True)
+    assert straight.history.losses != train(task).history.losses
+    for path in store.paths():
+        assert_same(straight, train(task, start=read_checkpoint(path), previous_weights=True))

@@ -39,7 +39,7 @@ def common(
     """Train models directly for the ranking metric they are judged by."""
 
 
-@app.command()
+@app.command(short_help="Train on hand-written digits by several losses; writes a report.")
 def demo(
     out: Annotated[Path, typer.Option(help="Where to write the report, an HTML file.")] = Path("report.html"),
     seeds: Annotated[
@@ -60,7 +60,7 @@ def demo(
     show_demo(out, seeds=seeds, quick=quick)
 
 
-@app.command()
+@app.command(short_help="Train a model as a recipe says; stop and go on at any time.")
 def train(
     recipe: Annotated[str, typer.Argument(help="A YAML file, or a name from `rankwise list recipes`.")],
     changes: Annotated[
@@ -83,7 +83,7 @@ def train(
     train(recipe, changes or [], default_folder(recipe) if out is None else out, resume=resume)
 
 
-@app.command()
+@app.command(short_help="Measure how well scores, or a trained run, rank.")
 def evaluate(
     what: Annotated[Path, typer.Argument(exists=True, help="A file of scores, or the folder of a run.")],
     data: Annotated[
@@ -111,7 +111,7 @@ def evaluate(
     show_evaluation(what, data, metric or (), Columns(score, label, query, group), scores_out)
 
 
-@app.command()
+@app.command(short_help="Is one model better than another, or was it luck?")
 def compare(
     paths: Annotated[
         list[Path], typer.Argument(exists=True, help="Two or more files of scores or folders of runs, same test data.")
@@ -136,7 +136,7 @@ def compare(
     show_comparison(paths, metric or (), Columns(score, label, query, group))
 
 
-@app.command("list")
+@app.command("list", short_help="List losses, metrics, samplers, tasks and recipes.")
 def list_(
     kind: Annotated[
         str | None,
@@ -151,7 +151,7 @@ def list_(
     show_list(kind)
 
 
-@app.command("check-data")
+@app.command("check-data", short_help="Look for what will go wrong with data, before training.")
 def check_data(
     files: Annotated[
         list[Path],
@@ -179,7 +179,7 @@ def check_data(
     raise typer.Exit(code)
 
 
-@app.command()
+@app.command(short_help="Show on made-up scores how batches misjudge a ranking.")
 def simulate(
     out: Annotated[Path, typer.Option(help="Where to write the report, an HTML file.")] = Path("simulation.html"),
     csv: Annotated[
@@ -204,7 +204,7 @@ def simulate(
     show_simulation(out, csv, repeats=30 if quick else repeats, seed=seed)
 
 
-@app.command()
+@app.command(short_help="Check on your own scores what the losses promise.")
 def audit(
     file: Annotated[Path, typer.Argument(help="Scores and labels: .csv, .tsv, .parquet or .npz.")],
     question: Annotated[
