@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from rankwise.data import (
     Interactions,
@@ -18,6 +18,7 @@ from rankwise.data import (
     read_interactions,
     read_movielens,
 )
+from rankwise.losses import LOSSES
 from rankwise.recipes.schema import Count, LossChoice, Names, Recipe, Share, Strict
 from rankwise.tasks import RecsysTask
 
@@ -108,10 +109,11 @@ class LossWarmUp(Strict):
     loss: str = "listwise-cross-entropy"
     steps: Count
 
-    @model_validator(mode="after")
-    def _known(self) -> LossWarmUp:
-        LossChoice.of(self.loss)
-        return self
+    @field_validator("loss")
+    @classmethod
+    def _known(cls, loss: str) -> str:
+        LOSSES.get(loss)
+        return loss
 
 
 class RecsysRecipe(Recipe):
