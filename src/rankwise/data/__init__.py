@@ -4,6 +4,7 @@ from rankwise.data.arff import read_arff
 from rankwise.data.check import Finding, check_parts
 from rankwise.data.digits import load_digit_retrieval, load_eights
 from rankwise.data.find import find_data
+from rankwise.data.histories import active_users, histories, hold_out, join_interactions, number_together
 from rankwise.data.interactions import (
     Interactions,
     InteractionSplit,
@@ -15,7 +16,7 @@ from rankwise.data.interactions import (
 from rankwise.data.letor import read_letor, read_letor_comments
 from rankwise.data.letor_folds import read_letor_folds, read_letor_split
 from rankwise.data.movielens_features import RatedFilms, cut_rated_films, read_rated_films
-from rankwise.data.multilabel import MultiLabel, read_extreme
+from rankwise.data.multilabel import MultiLabel, MultiLabelSplit, cut_multilabel, read_extreme
 from rankwise.data.parts import Batch, Part, Split, cut_by_class
 from rankwise.data.reading import read_labelled
 from rankwise.data.scores import Scores, read_scores
@@ -29,23 +30,30 @@ __all__ = [
     "InteractionSplit",
     "Interactions",
     "MultiLabel",
+    "MultiLabelSplit",
     "Part",
     "RatedFilms",
     "Scores",
     "SparseRows",
     "Split",
     "Table",
+    "active_users",
     "check_parts",
     "cut_by_class",
     "cut_by_query",
+    "cut_multilabel",
     "cut_rated_films",
     "cut_stratified",
     "find_data",
     "folds_by_query",
+    "histories",
+    "hold_out",
+    "join_interactions",
     "join_parts",
     "leave_one_out",
     "load_digit_retrieval",
     "load_eights",
+    "number_together",
     "read_arff",
     "read_extreme",
     "read_interaction_lists",

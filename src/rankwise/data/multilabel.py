@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -10,12 +11,13 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from rankwise.data.extras import need
 from rankwise.data.files import LineBlock, Progress, bad_line, check_file, is_finite_number, read_line_blocks
 from rankwise.data.sparse import SparseRows
 
-__all__ = ["MultiLabel", "read_extreme", "sparse_rows"]
+__all__ = ["MultiLabel", "MultiLabelSplit", "cut_multilabel", "read_extreme", "sparse_rows"]
 
 LINE = "`label,label index:value index:value ...`"
 
@@ -37,6 +39,40 @@ class MultiLabel:
 
     def __len__(self) -> int:
         return len(self.features)
+
+    def take(self, rows: Tensor) -> MultiLabel:
+        """Some of the examples, in this order."""
+        return MultiLabel(self.features.take(rows), self.labels.take(rows), self.feature_names, self.label_names)
+
+
+@dataclass(frozen=True)
+class MultiLabelSplit:
+    """Examples to learn from, for choices and for the final figure, with the same features and labels."""
+
+    train: MultiLabel
+    validation: MultiLabel
+    test: MultiLabel
+
+    def __post_init__(self) -> None:
+        for part in ("features", "labels"):
+            widths = [getattr(each, part).width for each in (self.train, self.validation, self.test)]
+            if len(set(widths)) > 1:
+                raise ValueError(f"{part}: expected as many in training, validation and test, got {widths}")
+
+
+def cut_multilabel(data: MultiLabel, *, shares: Sequence[float], seed: int) -> list[MultiLabel]:
+    """Cut examples at random into pieces of these shares, which must add up to 1.
+
+    Example:
+        >>> rows = SparseRows(torch.arange(11), torch.zeros(10, dtype=torch.int64), torch.ones(10), width=2)
+        >>> [len(piece) for piece in cut_multilabel(MultiLabel(rows, rows), shares=(0.7, 0.3), seed=0)]
+        [7, 3]
+    """
+    if min(shares) <= 0 or abs(sum(shares) - 1) > 1e-6:
+        raise ValueError(f"shares: expected positive numbers that add up to 1, got {tuple(shares)}")
+    order = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed))
+    ends = [round(float(end) * len(data)) for end in np.cumsum(shares)[:-1]]
+    return [data.take(rows.sort().values) for rows in order.tensor_split(ends)]
 
 
 def read_extreme(path: str | Path, *, on_progress: Progress | None = None) -> MultiLabel:

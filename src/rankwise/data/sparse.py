@@ -34,12 +34,23 @@ class SparseRows:
     def __len__(self) -> int:
         return len(self.starts) - 1
 
+    def take(self, rows: Tensor) -> SparseRows:
+        """Some of the rows, in this order."""
+        counts = self.starts[rows + 1] - self.starts[rows]
+        _, entries = self._entries(rows)
+        starts = torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)])
+        return SparseRows(starts, self.columns[entries], self.values[entries], self.width)
+
     def dense(self, rows: Tensor | None = None) -> Tensor:
         """(B, width) float32: the rows of a batch, or all of them."""
         rows = torch.arange(len(self)) if rows is None else rows
-        begin, counts = self.starts[rows], self.starts[rows + 1] - self.starts[rows]
-        row_of_entry = torch.repeat_interleave(torch.arange(len(rows)), counts)
-        entries = torch.arange(int(counts.sum())) - (counts.cumsum(0) - counts - begin)[row_of_entry]
+        row_of_entry, entries = self._entries(rows)
         result = torch.zeros(len(rows), self.width)
         result[row_of_entry, self.columns[entries]] = self.values[entries]
         return result
+
+    def _entries(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The entries of some rows, and to which of them each belongs."""
+        begin, counts = self.starts[rows], self.starts[rows + 1] - self.starts[rows]
+        row_of_entry = torch.repeat_interleave(torch.arange(len(rows)), counts)
+        return row_of_entry, torch.arange(int(counts.sum())) - (counts.cumsum(0) - counts - begin)[row_of_entry]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from rankwise.recipes.ltr import LTRRecipe
+from rankwise.recipes.multilabel import MultilabelRecipe
 from rankwise.recipes.pap import PApRecipe
+from rankwise.recipes.recsys import RecsysRecipe
 from rankwise.recipes.retrieval import RetrievalRecipe
 from rankwise.recipes.schema import Recipe
 from rankwise.recipes.tabular import TabularRecipe
@@ -15,4 +17,6 @@ KINDS: dict[str, type[Recipe]] = {
     "ltr": LTRRecipe,
     "pap": PApRecipe,
     "retrieval": RetrievalRecipe,
+    "recsys": RecsysRecipe,
+    "multilabel": MultilabelRecipe,
 }

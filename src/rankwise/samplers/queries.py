@@ -10,6 +10,7 @@ import torch
 from rankwise.checks import check_choice, check_count, check_ids, check_labels, check_same_shape
 from rankwise.samplers.arguments import Indices, check_at_most, check_item_labels, number_of_batches
 from rankwise.samplers.deck import Deck
+from rankwise.samplers.distinct import draw_distinct
 from rankwise.samplers.seeded import SeededBatchSampler
 
 __all__ = ["QueryBatchSampler"]
@@ -140,13 +141,4 @@ def _items_of_queries(relevant: np.ndarray, ids: Indices) -> list[tuple[Indices,
 
 def _some(items: Indices, count: int, generator: torch.Generator) -> Indices:
     """`count` different items, uniformly at random, in random order."""
-    if 3 * count >= len(items):
-        order: Indices = torch.randperm(len(items), generator=generator)[:count].numpy()
-        return items[order]
-    # Of a long list: draw with repetition and keep each the first time it comes.
-    drawn: Indices = np.empty(0, dtype=np.int64)
-    while len(drawn) < count:
-        more = torch.randint(len(items), (2 * count,), generator=generator).numpy()
-        drawn = np.concatenate([drawn, more])
-        drawn = drawn[np.sort(np.unique(drawn, return_index=True)[1])]
-    return items[drawn[:count]]
+    return items[draw_distinct(len(items), count, generator)]

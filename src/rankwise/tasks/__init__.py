@@ -1,9 +1,20 @@
 """Tasks: each ties data, model, loss, batches and metrics together."""
 
 from rankwise.tasks.ltr import LTRTask
+from rankwise.tasks.multilabel import MultilabelTask
 from rankwise.tasks.pap import PApTask
+from rankwise.tasks.recsys import RecsysTask
 from rankwise.tasks.retrieval import RetrievalTask
 from rankwise.tasks.tabular import TabularTask
 from rankwise.tasks.task import ScoringTask, Task
 
-__all__ = ["LTRTask", "PApTask", "RetrievalTask", "ScoringTask", "TabularTask", "Task"]
+__all__ = [
+    "LTRTask",
+    "MultilabelTask",
+    "PApTask",
+    "RecsysTask",
+    "RetrievalTask",
+    "ScoringTask",
+    "TabularTask",
+    "Task",
+]

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 
 from rankwise.data import Batch, Part
 from rankwise.distributed import gather_rows, own_share
@@ -18,7 +18,7 @@ __all__ = ["batches_of", "predict_all", "predict_lists", "shuffled_batches"]
 ROWS_AT_ONCE = 8192
 
 
-def batches_of(part: Part, sampler: SeededBatchSampler) -> DataLoader[Batch]:
+def batches_of(part: Dataset[Batch], sampler: SeededBatchSampler) -> DataLoader[Batch]:
     """Batches as a batch sampler puts them together."""
     # A generator of its own: a loader draws a number for its workers, which must not come from the training's.
     return DataLoader(part, batch_sampler=sampler, collate_fn=_as_it_is, generator=torch.Generator())

@@ -1,0 +1,1 @@
+"""MovieLens-1M, all items ranked: NDCG losses, rivals and EASE with the same scorers and budgets."""

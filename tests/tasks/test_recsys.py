@@ -1,0 +1,205 @@
+"""Recommendation: what is known when, all items ranked, sampled lists, and that every model learns."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+
+from rankwise.data import Interactions, InteractionSplit, hold_out, leave_one_out
+from rankwise.losses import NDCGLoss, SwitchLoss
+from rankwise.samplers.histories import HistoryBatchSampler
+from rankwise.tasks import RecsysTask, rows
+from rankwise.testing import check_sampler
+from rankwise.training import adamw, fit
+
+USERS, ITEMS = 160, 30
+
+
+def made_up(seed=0):
+    """Users like two of six kinds of films: about 70 % of the films of those kinds, 3 % of the others."""
+    generator = torch.Generator().manual_seed(seed)
+    liked = torch.rand(USERS, 6, generator=generator).argsort(1)[:, :2]
+    chance = torch.full((USERS, ITEMS), 0.03)
+    for kind in range(6):
+        chance[(liked == kind).any(1), kind::6] = 0.7
+    users, items = (torch.rand(USERS, ITEMS, generator=generator) < chance).nonzero(as_tuple=True)
+    return Interactions(users, items, None, None, tuple(map(str, range(USERS))), tuple(map(str, range(ITEMS))))
+
+
+def split_of(pairs):
+    rest, test = hold_out(pairs, share=0.2, seed=1)
+    return InteractionSplit(*hold_out(rest, share=0.1, seed=2), test)
+
+
+DATA = split_of(made_up())
+
+
+class Table(nn.Module):
+    """Scores by item, whatever the history."""
+
+    def __init__(self, scores):
+        super().__init__()
+        self.scores = nn.Parameter(scores)
+
+    def forward(self, history):
+        return self.scores.expand(len(history), -1)
+
+
+def pairs_of(part):
+    return set(zip(part.users.tolist(), part.items.tolist(), strict=True))
+
+
+def slow_ndcg(scores, data, part, k):
+    """NDCG@k of each user, from the words of the docstring."""
+    train, validation = pairs_of(data.train), pairs_of(data.validation)
+    known = {"train": set(), "validation": train, "test": train | validation}[part]
+    wanted = pairs_of(getattr(data, part))
+    values = []
+    for user in range(USERS):
+        ranked = [i for i in sorted(range(ITEMS), key=lambda i: -scores[i]) if (user, i) not in known]
+        hits = [(user, item) in wanted for item in ranked]
+        ideal = sum(1 / math.log2(2 + place) for place in range(min(k, sum(hits))))
+        gained = sum(hit / math.log2(2 + place) for place, hit in enumerate(hits[:k]))
+        values.append(gained / ideal if ideal else float("nan"))
+    return torch.tensor(values, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("part", ["train", "validation", "test"])
+@pytest.mark.parametrize("cells", [2**22, 7 * ITEMS, 1])
+def test_all_items_are_ranked_but_those_known_then(part, cells, monkeypatch):
+    monkeypatch.setattr(rows, "_CELLS", cells)
+    scores = torch.randperm(ITEMS, generator=torch.Generator().manual_seed(3)).float()
+    task = RecsysTask(DATA, "song", metrics=("ndcg@5", "recall@5"))
+    found = task.judge(Table(scores), part).per_query["ndcg@5"]
+    torch.testing.assert_close(found, slow_ndcg(scores.tolist(), DATA, part, 5), equal_nan=True)
+
+
+def test_judging_leaves_the_mode_of_a_model_as_it_was():
+    task = RecsysTask(DATA, "song")
+    model = task.build_model().train()
+    first, second = task.evaluate(model, "test"), task.evaluate(model, "test")
+    assert first == second
+    assert model.training
+
+
+def test_a_batch_of_whole_lists_holds_each_user_once():
+    task = RecsysTask(DATA, "song", users=8)
+    batches = list(task.train_loader(seed=0))
+    assert sorted(torch.cat([batch.query_ids for batch in batches]).tolist()) == list(range(USERS))
+    train = pairs_of(DATA.train)
+    for batch in batches:
+        assert torch.equal(batch.features, batch.labels)
+        for user, row in zip(batch.query_ids.tolist(), batch.labels, strict=True):
+            assert {(user, item) for item in row.nonzero().squeeze(1).tolist()} == {p for p in train if p[0] == user}
+
+
+def test_a_sampled_batch_holds_the_items_asked_for_with_their_labels():
+    task = RecsysTask(DATA, "song", model="matrix-factorisation", users=8, relevant=3, irrelevant=9)
+    train = pairs_of(DATA.train)
+    for batch in task.train_loader(seed=0):
+        pairs = [tuple(pair) for pair in batch.features.tolist()]
+        assert len(set(pairs)) == len(pairs)
+        assert batch.labels.tolist() == [int(pair in train) for pair in pairs]
+        assert batch.features.T.tolist() == [batch.query_ids.tolist(), batch.sample_ids.tolist()]
+        for user in batch.query_ids.unique().tolist():
+            own = batch.query_ids == user
+            chosen = sum(pair[0] == user for pair in train)
+            assert int(batch.labels[own].sum()) == min(3, chosen)
+            assert int(own.sum()) == min(3, chosen) + 9
+
+
+def test_sampled_items_are_uniform():
+    sampler = HistoryBatchSampler([0, 0, 0], [1, 4, 5], items=8, users=1, relevant=1, irrelevant=2)
+    counts = torch.zeros(8)
+    for _ in range(3000):
+        (batch,) = list(sampler)
+        counts[batch] += 1
+    expected = torch.tensor([2 / 5, 1 / 3, 2 / 5, 2 / 5, 1 / 3, 1 / 3, 2 / 5, 2 / 5])
+    assert (counts / 3000 - expected).abs().max() < 0.04
+
+
+def test_the_sampler_keeps_the_contract():
+    pairs = DATA.train
+    build = partial(HistoryBatchSampler, pairs.users, pairs.items, items=ITEMS, users=6, relevant=2, irrelevant=5)
+    check_sampler(build, items=USERS * ITEMS)
+
+
+@pytest.mark.parametrize(
+    "users, items, message",
+    [
+        ([0, 1], [0], "item_ids"),
+        ([], [], "user_ids: expected shape"),
+        ([-1], [0], "user_ids: expected shape"),
+        ([0], [5], "item_ids: expected 0 to 4, got 5 to 5"),
+    ],
+)
+def test_pairs_that_cannot_be_are_refused(users, items, message):
+    ids = [torch.tensor(x, dtype=torch.int64) for x in (users, items)]
+    with pytest.raises(ValueError, match=message):
+        HistoryBatchSampler(*ids, items=5, users=1, relevant=1, irrelevant=1)
+
+
+def test_a_loss_of_sampled_lists_is_told_what_the_lists_hold():
+    options = {"model": "neumf", "relevant": 2, "irrelevant": 4}
+    loss = RecsysTask(DATA, "song", **options).build_loss()
+    assert isinstance(loss, NDCGLoss)
+    assert loss.totals.size.tolist() == [ITEMS] * USERS
+    assert loss.totals.relevant.tolist() == DATA.train.users.bincount().tolist()
+    assert RecsysTask(DATA, "song").build_loss().totals is None
+    warmed = RecsysTask(DATA, "song", **options, warm_up="solc", warm_up_steps=7).build_loss()
+    assert isinstance(warmed, SwitchLoss)
+    assert warmed.losses[0].totals.size.tolist() == [ITEMS] * USERS
+
+
+@pytest.mark.parametrize(
+    "loss, options", [("song", {"discount_shift": 5}), ("k-song", {"k": 10}), ("softmax", {}), ("bpr", {})]
+)
+@pytest.mark.parametrize("model", ["item-item", "matrix-factorisation", "neumf"])
+def test_every_model_learns_what_users_like(loss, options, model):
+    task = RecsysTask(DATA, loss, options, model=model, dimensions=8, hidden=(16,), input_dropout=0.2, users=20)
+    run = fit(task, steps=150, optimiser=adamw(0.02, weight_decay=0.1))
+    popular = Table(torch.bincount(DATA.train.items, minlength=ITEMS).float())
+    assert task.evaluate(run.model, "test")["ndcg@20"] > task.evaluate(popular, "test")["ndcg@20"] + 0.05
+
+
+@pytest.mark.parametrize("loss", ["song", "k-song", "solc", "sampled-softmax"])
+def test_sampled_lists_teach_too(loss):
+    task = RecsysTask(
+        DATA, loss, model="matrix-factorisation", dimensions=8, users=20, relevant=3, irrelevant=6, metrics=("ndcg@20",)
+    )
+    run = fit(task, steps=200, optimiser=adamw(0.02, weight_decay=0.1))
+    popular = Table(torch.bincount(DATA.train.items, minlength=ITEMS).float())
+    assert task.evaluate(run.model, "test")["ndcg@20"] > task.evaluate(popular, "test")["ndcg@20"] + 0.05
+
+
+def test_leave_one_out_is_judged_on_one_item_a_user():
+    task = RecsysTask(leave_one_out(made_up(), by="random"), "song", metrics=("hit@10", "recall@10"))
+    found = task.judge(task.build_model(), "test")
+    assert torch.equal(found.per_query["hit@10"], found.per_query["recall@10"])
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"model": "svd"}, "model: unknown word"),
+        ({"relevant": 3, "irrelevant": 3}, "relevant: expected None with the model"),
+        ({"model": "neumf", "relevant": 3}, "irrelevant: expected together with relevant"),
+    ],
+)
+def test_what_does_not_fit_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        RecsysTask(DATA, "song", **options)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_held_out_pairs_are_the_share_asked_for(seed):
+    pairs = made_up(seed)
+    kept, held = hold_out(pairs, share=0.3, seed=seed)
+    assert pairs_of(kept) | pairs_of(held) == pairs_of(pairs)
+    assert not pairs_of(kept) & pairs_of(held)
+    counts, of_held = (part.users.bincount(minlength=USERS) for part in (pairs, held))
+    assert torch.equal(of_held, (counts * 0.3).round().long())
