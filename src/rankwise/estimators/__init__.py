@@ -2,6 +2,7 @@
 
 from rankwise.estimators.means import MeanTracker
 from rankwise.estimators.quantiles import QuantileTracker, interpolate_quantiles
+from rankwise.estimators.recent import RecentRows
 from rankwise.estimators.table import IdTable
 from rankwise.estimators.tracker import GroupTracker
 
@@ -11,6 +12,7 @@ __all__ = [
     "MeanTracker",
     "PairAverages",
     "QuantileTracker",
+    "RecentRows",
     "ThresholdTracker",
     "interpolate_quantiles",
 ]

@@ -1,13 +1,15 @@
-"""Models: rows of numbers to scores or to vectors."""
+"""Models: rows of numbers or images to scores or to vectors."""
 
 from rankwise.models.bag_of_words import BagOfWordsScorer
 from rankwise.models.context_aware import ContextAwareRanker
+from rankwise.models.convolution import ConvEmbedder
 from rankwise.models.ease import EASE
 from rankwise.models.factorisation import MatrixFactorisation
 from rankwise.models.feature_mixup import FeatureMixup
 from rankwise.models.item_item import ItemItemScorer
 from rankwise.models.mlp import MLPEmbedder, MLPScorer
 from rankwise.models.neumf import NeuMF
+from rankwise.models.resnet import ResNetEmbedder
 from rankwise.models.scaling import SCALINGS, Scaling, scaled
 from rankwise.models.xml_cnn import XMLCNN
 
@@ -17,12 +19,14 @@ __all__ = [
     "XMLCNN",
     "BagOfWordsScorer",
     "ContextAwareRanker",
+    "ConvEmbedder",
     "FeatureMixup",
     "ItemItemScorer",
     "MLPEmbedder",
     "MLPScorer",
     "MatrixFactorisation",
     "NeuMF",
+    "ResNetEmbedder",
     "Scaling",
     "scaled",
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rankwise.recipes.image_retrieval import ImageRetrievalRecipe
+from rankwise.recipes.longtail import LongTailRecipe
 from rankwise.recipes.ltr import LTRRecipe
 from rankwise.recipes.pap import PApRecipe
 from rankwise.recipes.retrieval import RetrievalRecipe
@@ -15,4 +17,6 @@ KINDS: dict[str, type[Recipe]] = {
     "ltr": LTRRecipe,
     "pap": PApRecipe,
     "retrieval": RetrievalRecipe,
+    "image-retrieval": ImageRetrievalRecipe,
+    "longtail": LongTailRecipe,
 }

@@ -1,9 +1,22 @@
 """Tasks: each ties data, model, loss, batches and metrics together."""
 
+from rankwise.tasks.image_models import ImageModel
+from rankwise.tasks.image_retrieval import ImageRetrievalTask
+from rankwise.tasks.longtail import LongTailTask
 from rankwise.tasks.ltr import LTRTask
 from rankwise.tasks.pap import PApTask
 from rankwise.tasks.retrieval import RetrievalTask
 from rankwise.tasks.tabular import TabularTask
 from rankwise.tasks.task import ScoringTask, Task
 
-__all__ = ["LTRTask", "PApTask", "RetrievalTask", "ScoringTask", "TabularTask", "Task"]
+__all__ = [
+    "ImageModel",
+    "ImageRetrievalTask",
+    "LTRTask",
+    "LongTailTask",
+    "PApTask",
+    "RetrievalTask",
+    "ScoringTask",
+    "TabularTask",
+    "Task",
+]

@@ -12,7 +12,7 @@ from rankwise.data import Batch, Part
 from rankwise.distributed import gather_rows, own_share
 from rankwise.samplers import SeededBatchSampler, ShuffledBatchSampler
 
-__all__ = ["batches_of", "predict_all", "shuffled_batches"]
+__all__ = ["as_it_is", "batches_of", "predict_all", "shuffled_batches"]
 
 ROWS_AT_ONCE = 8192
 
@@ -20,7 +20,7 @@ ROWS_AT_ONCE = 8192
 def batches_of(part: Part, sampler: SeededBatchSampler) -> DataLoader[Batch]:
     """Batches as a batch sampler puts them together."""
     # A generator of its own: a loader draws a number for its workers, which must not come from the training's.
-    return DataLoader(part, batch_sampler=sampler, collate_fn=_as_it_is, generator=torch.Generator())
+    return DataLoader(part, batch_sampler=sampler, collate_fn=as_it_is, generator=torch.Generator())
 
 
 def shuffled_batches(part: Part, batch_size: int, seed: int) -> DataLoader[Batch]:
@@ -44,6 +44,6 @@ def predict_all(model: nn.Module, features: Tensor) -> Tensor:
     return outputs.cpu()
 
 
-def _as_it_is(batch: Any) -> Any:
+def as_it_is(batch: Any) -> Any:
     # `Part.__getitems__` has already put the batch together.
     return batch
