@@ -173,6 +173,8 @@ def _read_list(path: Path, options: ImageOptions) -> ImageSet:
 
 
 def _read_arrays(path: Path, options: ImageOptions) -> ImageSet:
+    if not zipfile.is_zipfile(path):
+        raise ValueError(f"{path}: expected a whole npz file, got something else")
     try:
         with np.load(path, allow_pickle=False) as arrays:
             missing = [name for name in ("images", "labels") if name not in arrays]

@@ -25,7 +25,7 @@ class LateMemoryLoss(EmbeddingLoss):
 
     Args:
         loss: any list loss, `AUPRCLoss()` for instance.
-        memory: how many vectors are remembered.
+        memory: how many vectors are remembered at most, at least as many as a batch holds; whole batches are dropped.
         after: training steps without them.
         similarity: see `EmbeddingLoss`.
 
@@ -35,7 +35,7 @@ class LateMemoryLoss(EmbeddingLoss):
         >>> for _ in range(2):
         ...     value = loss(torch.eye(4), torch.tensor([0, 0, 1, 1]))
         >>> int(loss.step), loss.recent.classes
-        (2, tensor([1, 1, 0, 0, 1, 1]))
+        (2, tensor([0, 0, 1, 1]))
     """
 
     step: Tensor

@@ -96,9 +96,7 @@ def read_image_split(
     found: dict[str, ImagePart] = {}
     if read.parts is not None:
         found = listed_parts(whole, read.parts)
-        if "train" not in found:
-            raise ValueError(f"{data.train}: expected images of the split 'train', got none")
-        whole = found.pop("train")
+        whole = found.pop("train", whole)
     for name, path in wanted.items():
         if isinstance(path, Path):
             other = data.read(path)
