@@ -33,7 +33,7 @@ def train(kind, world, folder):
     "kind",
     [
         *("one list", "ragged", "embedding", "columns", "stable one list", "stable ragged", "stable embedding"),
-        *("song", "k-song", "k-song full", "solc", "noise", "soap", "memory"),
+        *("song", "k-song", "k-song full", "solc", "noise", "soap", "memory", "memory embedding"),
     ],
 )
 def test_one_two_and_three_processes_train_alike(kind, tmp_path):

@@ -16,6 +16,7 @@ from rankwise.losses import (
     AUPRCLoss,
     Combined,
     EmbeddingLoss,
+    LateMemoryLoss,
     ListStatistics,
     ListwiseCELoss,
     NDCGLoss,
@@ -65,6 +66,7 @@ def main(kind: str, rank: int, world: int, rendezvous: str, out: str) -> None:
         "columns": lambda: AUPRCLoss(lists="columns"),
         "soap": lambda: create_loss("soap"),
         "memory": lambda: create_loss("cross-batch-memory", memory=60),
+        "memory embedding": lambda: LateMemoryLoss(AUPRCLoss(), memory=100, after=1),
         "stable one list": StableAPLoss,
         "stable ragged": lambda: StableAPLoss("batch", outer="batch", update_rate=0.1),
         "stable embedding": lambda: EmbeddingLoss(StableAPLoss(update_rate=0.1)),
@@ -85,7 +87,7 @@ def main(kind: str, rank: int, world: int, rendezvous: str, out: str) -> None:
     for step in range(STEPS):
         batch = {name: part(t, rank, world, step) for name, t in global_batch(step, 41).items()}
         output = model(batch["features"])
-        if kind in ("embedding", "memory"):
+        if kind in ("embedding", "memory", "memory embedding"):
             value = loss(output, batch["classes"])
         elif kind == "columns":
             value = loss(output, torch.stack([batch["classes"] == c for c in range(3)], 1).long())

@@ -1,10 +1,22 @@
 """Data sets and their parts."""
 
 from rankwise.data.arff import read_arff
+from rankwise.data.augmentations import AUGMENTATIONS, augmentation
 from rankwise.data.check import Finding, check_parts
 from rankwise.data.digits import load_digit_retrieval, load_eights
 from rankwise.data.find import find_data
 from rankwise.data.histories import active_users, histories, hold_out, join_interactions, number_together
+from rankwise.data.image_files import ImageOptions, ImageSet, container, read_images
+from rankwise.data.image_sources import ArrayImages, EncodedImages, ImageSource
+from rankwise.data.images import (
+    AugmentedImages,
+    ImagePart,
+    ImageSplit,
+    cut_classes,
+    cut_images,
+    imbalanced,
+    listed_parts,
+)
 from rankwise.data.interactions import (
     Interactions,
     InteractionSplit,
@@ -25,8 +37,17 @@ from rankwise.data.splits import cut_by_query, cut_stratified, folds_by_query, j
 from rankwise.data.tables import Table, read_table
 
 __all__ = [
+    "AUGMENTATIONS",
+    "ArrayImages",
+    "AugmentedImages",
     "Batch",
+    "EncodedImages",
     "Finding",
+    "ImageOptions",
+    "ImagePart",
+    "ImageSet",
+    "ImageSource",
+    "ImageSplit",
     "InteractionSplit",
     "Interactions",
     "MultiLabel",
@@ -38,9 +59,13 @@ __all__ = [
     "Split",
     "Table",
     "active_users",
+    "augmentation",
     "check_parts",
+    "container",
     "cut_by_class",
     "cut_by_query",
+    "cut_classes",
+    "cut_images",
     "cut_multilabel",
     "cut_rated_films",
     "cut_stratified",
@@ -48,14 +73,17 @@ __all__ = [
     "folds_by_query",
     "histories",
     "hold_out",
+    "imbalanced",
     "join_interactions",
     "join_parts",
     "leave_one_out",
+    "listed_parts",
     "load_digit_retrieval",
     "load_eights",
     "number_together",
     "read_arff",
     "read_extreme",
+    "read_images",
     "read_interaction_lists",
     "read_interactions",
     "read_labelled",

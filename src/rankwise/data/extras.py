@@ -7,7 +7,7 @@ from importlib.util import find_spec
 __all__ = ["need"]
 
 
-def need(module: str, purpose: str) -> None:
+def need(module: str, purpose: str, *, extra: str = "data") -> None:
     """Raise an error that says how to get a module, if it is missing."""
     if find_spec(module) is None:
-        raise ModuleNotFoundError(f"{purpose} needs {module}: pip install 'rankwise[data]'", name=module)
+        raise ModuleNotFoundError(f"{purpose} needs {module}: pip install 'rankwise[{extra}]'", name=module)

@@ -3,6 +3,7 @@
 from rankwise.estimators.averages import PairAverages
 from rankwise.estimators.means import MeanTracker
 from rankwise.estimators.quantiles import QuantileTracker, interpolate_quantiles
+from rankwise.estimators.recent import RecentRows
 from rankwise.estimators.table import IdTable
 from rankwise.estimators.thresholds import ThresholdTracker
 from rankwise.estimators.tracker import GroupTracker
@@ -13,6 +14,7 @@ __all__ = [
     "MeanTracker",
     "PairAverages",
     "QuantileTracker",
+    "RecentRows",
     "ThresholdTracker",
     "interpolate_quantiles",
 ]

@@ -11,6 +11,7 @@ from rankwise.losses.base import ListLoss
 from rankwise.losses.catalogue import RECORDS
 from rankwise.losses.combined import Combined
 from rankwise.losses.embedding import EmbeddingLoss
+from rankwise.losses.late_memory import LateMemoryLoss
 from rankwise.losses.listwise import ListwiseCELoss
 from rankwise.losses.ndcg import NDCGLoss
 from rankwise.losses.pap import PApLoss
@@ -32,6 +33,7 @@ __all__ = [
     "CrossEntropyLoss",
     "EmbeddingLoss",
     "GroupPrior",
+    "LateMemoryLoss",
     "ListLoss",
     "ListStatistics",
     "ListwiseCELoss",

@@ -10,7 +10,7 @@ from rankwise.distributed import gather_rows
 from rankwise.lists import Lists, PackedLists
 from rankwise.losses.base import ListLoss
 
-__all__ = ["EmbeddingLoss", "check_embeddings"]
+__all__ = ["EmbeddingLoss", "check_embeddings", "similarity_lists"]
 
 
 class EmbeddingLoss(nn.Module):
@@ -65,28 +65,22 @@ class EmbeddingLoss(nn.Module):
             check_finite("previous_embeddings", previous_embeddings)
         with torch.autocast(embeddings.device.type, enabled=False):
             queries, labels = self._ready(embeddings), gather_rows(labels)
-            among_themselves = reference_embeddings is None and reference_labels is None
-            if among_themselves:
-                references, reference_labels = queries, labels
-            else:
-                references, reference_labels = check_embeddings("reference_", reference_embeddings, reference_labels)
-                if references.shape[1] != queries.shape[1]:
-                    raise ValueError(
-                        f"reference_embeddings: expected {queries.shape[1]} numbers each, got {references.shape[1]}"
-                    )
-                references, reference_labels = self._ready(references), gather_rows(reference_labels)
-            relevant = labels[:, None] == reference_labels
-            mask = torch.ones_like(relevant)
-            if among_themselves:
-                relevant.fill_diagonal_(False)
-                mask.fill_diagonal_(False)
-            previous_scores: Tensor | None = None
-            if previous_embeddings is not None:
-                before = self._ready(previous_embeddings)
-                previous_scores = before @ (before if among_themselves else references.detach()).T
-            positions = torch.arange(len(labels), device=labels.device)
-            lists = Lists(queries @ references.T, relevant, mask, None, positions, previous_scores=previous_scores)
+            before = None if previous_embeddings is None else self._ready(previous_embeddings)
+            if reference_embeddings is None and reference_labels is None:
+                return self.among_themselves(queries, labels, before)
+            references, reference_labels = check_embeddings("reference_", reference_embeddings, reference_labels)
+            if references.shape[1] != queries.shape[1]:
+                raise ValueError(
+                    f"reference_embeddings: expected {queries.shape[1]} numbers each, got {references.shape[1]}"
+                )
+            references, reference_labels = self._ready(references), gather_rows(reference_labels)
+            lists = similarity_lists(queries, labels, references, reference_labels, before, references, own=False)
             return self.loss.on_lists(PackedLists((lists,), len(labels), labels), labels)
+
+    def among_themselves(self, queries: Tensor, labels: Tensor, previous: Tensor | None) -> Tensor:
+        """The loss of a batch that is checked, normalised and gathered; `previous` are its vectors before."""
+        lists = similarity_lists(queries, labels, queries, labels, previous, previous, own=True)
+        return self.loss.on_lists(PackedLists((lists,), len(labels), labels), labels)
 
     def _ready(self, embeddings: Tensor) -> Tensor:
         if embeddings.dtype in (torch.float16, torch.bfloat16):
@@ -94,6 +88,38 @@ class EmbeddingLoss(nn.Module):
         if self.similarity == "cosine":
             embeddings = torch.nn.functional.normalize(embeddings)
         return gather_rows(embeddings)
+
+
+def similarity_lists(
+    queries: Tensor,
+    labels: Tensor,
+    references: Tensor,
+    reference_labels: Tensor,
+    previous: Tensor | None,
+    previous_references: Tensor | None,
+    *,
+    own: bool,
+    first: int = 0,
+) -> Lists:
+    """One list per query: its similarity to each reference; references of its class are relevant.
+
+    Args:
+        queries: (B, d); labels: (B,).
+        references: (R, d); reference_labels: (R,).
+        previous, previous_references: the same before the last step, or None.
+        own: whether the queries are the first B of the references; none then ranks itself.
+        first: the position of the first list among all of the batch.
+    """
+    relevant = labels[:, None] == reference_labels
+    mask = torch.ones_like(relevant)
+    if own:
+        relevant.fill_diagonal_(False)
+        mask.fill_diagonal_(False)
+    before: Tensor | None = None
+    if previous is not None and previous_references is not None:
+        before = previous @ previous_references.detach().T
+    positions = torch.arange(first, first + len(labels), device=labels.device)
+    return Lists(queries @ references.T, relevant, mask, None, positions, previous_scores=before)
 
 
 def check_embeddings(prefix: str, embeddings: object, labels: object) -> tuple[Tensor, Tensor]:

@@ -2,6 +2,7 @@
 
 from rankwise.models.bag_of_words import BagOfWordsScorer
 from rankwise.models.context_aware import ContextAwareRanker
+from rankwise.models.convolution import ConvEmbedder
 from rankwise.models.ease import EASE
 from rankwise.models.factorisation import MatrixFactorisation
 from rankwise.models.feature_mixup import FeatureMixup
@@ -9,6 +10,7 @@ from rankwise.models.item_item import ItemItemScorer
 from rankwise.models.mlp import MLPEmbedder, MLPScorer
 from rankwise.models.neumf import NeuMF
 from rankwise.models.reset import reset_last_layer
+from rankwise.models.resnet import ResNetEmbedder
 from rankwise.models.scaling import SCALINGS, ScaledRanker, Scaling, scaled
 from rankwise.models.xml_cnn import XMLCNN
 
@@ -18,12 +20,14 @@ __all__ = [
     "XMLCNN",
     "BagOfWordsScorer",
     "ContextAwareRanker",
+    "ConvEmbedder",
     "FeatureMixup",
     "ItemItemScorer",
     "MLPEmbedder",
     "MLPScorer",
     "MatrixFactorisation",
     "NeuMF",
+    "ResNetEmbedder",
     "ScaledRanker",
     "Scaling",
     "reset_last_layer",

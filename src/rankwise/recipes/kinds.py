@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rankwise.recipes.image_retrieval import ImageRetrievalRecipe
+from rankwise.recipes.longtail import LongTailRecipe
 from rankwise.recipes.ltr import LTRRecipe
 from rankwise.recipes.multilabel import MultilabelRecipe
 from rankwise.recipes.pap import PApRecipe
@@ -19,4 +21,6 @@ KINDS: dict[str, type[Recipe]] = {
     "retrieval": RetrievalRecipe,
     "recsys": RecsysRecipe,
     "multilabel": MultilabelRecipe,
+    "image-retrieval": ImageRetrievalRecipe,
+    "longtail": LongTailRecipe,
 }

@@ -1,5 +1,8 @@
 """Tasks: each ties data, model, loss, batches and metrics together."""
 
+from rankwise.tasks.image_models import ImageModel
+from rankwise.tasks.image_retrieval import ImageRetrievalTask
+from rankwise.tasks.longtail import LongTailTask
 from rankwise.tasks.ltr import LTRTask
 from rankwise.tasks.multilabel import MultilabelTask
 from rankwise.tasks.pap import PApTask
@@ -9,7 +12,10 @@ from rankwise.tasks.tabular import TabularTask
 from rankwise.tasks.task import ScoringTask, Task
 
 __all__ = [
+    "ImageModel",
+    "ImageRetrievalTask",
     "LTRTask",
+    "LongTailTask",
     "MultilabelTask",
     "PApTask",
     "RecsysTask",

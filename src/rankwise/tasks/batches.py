@@ -13,7 +13,7 @@ from rankwise.data import Batch, Part
 from rankwise.distributed import gather_rows, own_share
 from rankwise.samplers import SeededBatchSampler, ShuffledBatchSampler
 
-__all__ = ["batches_of", "predict_all", "predict_lists", "shuffled_batches"]
+__all__ = ["as_it_is", "batches_of", "predict_all", "predict_lists", "shuffled_batches"]
 
 ROWS_AT_ONCE = 8192
 
@@ -21,7 +21,7 @@ ROWS_AT_ONCE = 8192
 def batches_of(part: Dataset[Batch], sampler: SeededBatchSampler) -> DataLoader[Batch]:
     """Batches as a batch sampler puts them together."""
     # A generator of its own: a loader draws a number for its workers, which must not come from the training's.
-    return DataLoader(part, batch_sampler=sampler, collate_fn=_as_it_is, generator=torch.Generator())
+    return DataLoader(part, batch_sampler=sampler, collate_fn=as_it_is, generator=torch.Generator())
 
 
 def shuffled_batches(part: Part, batch_size: int, seed: int) -> DataLoader[Batch]:
@@ -82,6 +82,6 @@ def _blocks(lists: list[Tensor]) -> Iterator[list[Tensor]]:
         yield block
 
 
-def _as_it_is(batch: Any) -> Any:
+def as_it_is(batch: Any) -> Any:
     # `Part.__getitems__` has already put the batch together.
     return batch

@@ -19,6 +19,7 @@ from rankwise.models import BagOfWordsScorer
 from rankwise.samplers import ShuffledBatchSampler
 from rankwise.tasks.batches import batches_of
 from rankwise.tasks.rows import JudgedRows, judge_rows, predict_rows
+from rankwise.tasks.task import Outputs
 
 __all__ = ["MultilabelTask"]
 
@@ -86,7 +87,9 @@ class MultilabelTask:
         sampler = ShuffledBatchSampler(torch.zeros(len(part)), batch_size=self.batch_size, drop_last=True, seed=seed)
         return batches_of(_Examples(part), sampler)
 
-    def training_step(self, model: nn.Module, loss: nn.Module, batch: Batch) -> Tensor:
+    def training_step(
+        self, model: nn.Module, loss: nn.Module, batch: Batch, *, previous: Outputs | None = None
+    ) -> Tensor:
         rows = self.lists == "rows"
         # Rows are whole lists; in columns each example is an item that a loss may remember.
         value: Tensor = loss(
@@ -94,6 +97,7 @@ class MultilabelTask:
             batch.labels,
             query_ids=batch.sample_ids if rows else None,
             sample_ids=None if rows else batch.sample_ids[:, None].expand_as(batch.labels),
+            previous_scores=None if previous is None else previous(batch.features),
         )
         return value
 

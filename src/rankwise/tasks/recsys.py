@@ -21,6 +21,7 @@ from rankwise.samplers import SeededBatchSampler, ShuffledBatchSampler
 from rankwise.samplers.histories import HistoryBatchSampler
 from rankwise.tasks.batches import batches_of
 from rankwise.tasks.rows import JudgedRows, judge_rows
+from rankwise.tasks.task import Outputs
 
 __all__ = ["SCORERS", "RecsysTask"]
 
@@ -125,10 +126,19 @@ class RecsysTask:
         sampler = ShuffledBatchSampler(users, batch_size=self.users, drop_last=True, seed=seed)
         return batches_of(_WholeLists(known, users, by_history=self.model == "item-item"), sampler)
 
-    def training_step(self, model: nn.Module, loss: nn.Module, batch: Batch) -> Tensor:
+    def training_step(
+        self, model: nn.Module, loss: nn.Module, batch: Batch, *, previous: Outputs | None = None
+    ) -> Tensor:
         # In a batch of whole lists there is nothing to remember of single items.
         sample_ids = None if batch.labels.ndim == 2 else batch.sample_ids
-        value: Tensor = loss(model(batch.features), batch.labels, query_ids=batch.query_ids, sample_ids=sample_ids)
+        before = None if previous is None else previous(batch.features)
+        value: Tensor = loss(
+            model(batch.features),
+            batch.labels,
+            query_ids=batch.query_ids,
+            sample_ids=sample_ids,
+            previous_scores=before,
+        )
         return value
 
     def evaluate(self, model: nn.Module, part: str) -> dict[str, float]:

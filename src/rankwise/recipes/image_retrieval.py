@@ -1,0 +1,101 @@
+"""Recipes for image retrieval: images of a class should be each other's neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from rankwise.data import AUGMENTATIONS, cut_classes
+from rankwise.recipes.images import ImageData, ImageModelChoice, read_image_split
+from rankwise.recipes.retrieval import ClassBatches
+from rankwise.recipes.schema import Count, LossChoice, Names, Recipe, Strict
+from rankwise.registry import nearest
+from rankwise.tasks import ImageRetrievalTask
+
+__all__ = ["ImageRetrievalRecipe", "check_augmentation"]
+
+
+class RetrievalImages(ImageData):
+    """Shares are of whole classes: `held_out` says whether "random" ones or the "last" in their order."""
+
+    held_out: Literal["random", "last"] = "random"
+
+
+class EmbedderChoice(ImageModelChoice):
+    """A network from images to vectors of so many `dimensions`."""
+
+    dimensions: Count = 64
+
+
+class MemoryChoice(Strict):
+    """Rank the last `size` vectors of earlier batches as well, after the share `after` of the run."""
+
+    size: Count = 2048
+    after: Annotated[float, Field(ge=0, lt=1)] = 0.7
+
+
+class ImageRetrievalRecipe(Recipe):
+    summary: ClassVar[str] = "images with classes: images of a class become neighbours"
+
+    task: Literal["image-retrieval"] = "image-retrieval"
+    data: RetrievalImages
+    model: EmbedderChoice = EmbedderChoice()
+    augmentation: str = "none"
+    loss: LossChoice = LossChoice.of("soprc", recall_floor=1 / 3)
+    memory: MemoryChoice | None = None
+    batches: ClassBatches = ClassBatches(classes=28, samples_per_class=4)
+    metrics: Names = ("map", "recall@1", "recall@10")
+
+    _known_augmentation = field_validator("augmentation")(lambda name: check_augmentation(name))
+
+    @field_validator("loss")
+    @classmethod
+    def _prior_is_a_number(cls, loss: LossChoice) -> LossChoice:
+        if loss.options.get("prior") == "data":
+            raise ValueError("expected a number or a schedule for the prior of a retrieval loss, got data")
+        return loss
+
+    @model_validator(mode="after")
+    def _mixup_needs_whole_batches(self) -> ImageRetrievalRecipe:
+        if self.model.mixup and self.gradient.rows_at_once is not None:
+            raise ValueError("expected no gradient.rows_at_once with model.mixup, which mixes the images of a batch")
+        return self
+
+    def build_task(self, seed: int) -> ImageRetrievalTask:
+        held_out = self.data.held_out
+        task = ImageRetrievalTask(
+            read_image_split(self.data, lambda part, shares: cut_classes(part, shares, seed=seed, held_out=held_out)),
+            loss=self.loss.name,
+            loss_options=self.loss.all_options,
+            model=self.model.make(),
+            dimensions=self.model.dimensions,
+            augmentation=self.augmentation,
+            classes=self.batches.classes,
+            samples_per_class=self.batches.samples_per_class,
+            metrics=self.metrics,
+            workers=self.data.workers,
+        )
+        if self.memory is None:
+            return task
+        steps = self.budget.in_steps(len(task.train_loader(seed)) // self.gradient.accumulate)
+        after = round(self.memory.after * steps) * self.gradient.accumulate
+        return replace(task, memory=self.memory.size, memory_after=after)
+
+    def for_scoring(self, path: Path, features: int) -> ImageRetrievalRecipe:
+        return self.model_copy(update={"data": self.data.replaced(path)})
+
+    def files(self) -> Iterator[Path]:
+        yield from self.data.files()
+        if isinstance(self.model.weights, Path):
+            yield self.model.weights
+
+
+def check_augmentation(name: str) -> str:
+    """One of the known ways."""
+    if name not in AUGMENTATIONS:
+        raise ValueError(f"unknown augmentation {name!r}{nearest(name, AUGMENTATIONS)}")
+    return name

@@ -1,0 +1,121 @@
+"""Image retrieval: images of the same class should be each other's neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+from rankwise.data import Batch, ImageSplit
+from rankwise.losses import EmbeddingLoss, LateMemoryLoss, ListLoss, create_loss
+from rankwise.metrics import Evaluation, evaluate_retrieval
+from rankwise.samplers import ClassBatchSampler
+from rankwise.tasks.image_batches import image_batches, image_shape, predict_images
+from rankwise.tasks.image_models import ImageModel
+from rankwise.tasks.retrieval import CLASSIFIER, ClassifierHead
+from rankwise.tasks.task import Outputs
+
+__all__ = ["ImageRetrievalTask"]
+
+
+@dataclass(frozen=True)
+class ImageRetrievalTask:
+    """Find the images of the same class among all others, by the cosine of their vectors.
+
+    Attributes:
+        data: images and their classes; the classes to be found later need not be those to learn from.
+        loss: the registered name of a loss over lists, which is put on the similarities of the batch; or "classifier":
+            cross entropy of a linear layer over the vectors, thrown away after training.
+        loss_options: options of that loss; `add` holds losses to be added, semi-variance for instance.
+        model: the network.
+        dimensions: d, the numbers in a vector.
+        augmentation: how training images are varied, see `rankwise.data.augmentation`.
+        classes: classes in every batch.
+        samples_per_class: images of each of them.
+        memory: vectors of earlier batches that are ranked besides the batch, see `LateMemoryLoss`; 0 for none.
+        memory_after: training steps without them.
+        metrics: by name; choices are made by the first.
+        workers: processes that decode images ahead.
+
+    Example:
+        >>> import torch
+        >>> from rankwise.data import ArrayImages, ImagePart
+        >>> images = torch.randint(0, 255, (40, 1, 16, 16), dtype=torch.uint8)
+        >>> part = ImagePart(ArrayImages(images), torch.arange(40), torch.arange(40) // 4, tuple("abcdefghij"))
+        >>> task = ImageRetrievalTask(ImageSplit(part, part, part), loss="soprc", classes=5, samples_per_class=3)
+        >>> next(iter(task.train_loader(seed=0))).features.shape
+        torch.Size([15, 1, 16, 16])
+        >>> sorted(task.evaluate(task.build_model(), "test"))
+        ['map', 'recall@1']
+    """
+
+    data: ImageSplit
+    loss: str
+    loss_options: Mapping[str, Any] = field(default_factory=dict)
+    model: ImageModel = field(default_factory=ImageModel)
+    dimensions: int = 64
+    augmentation: str = "none"
+    classes: int = 28
+    samples_per_class: int = 4
+    memory: int = 0
+    memory_after: int = 0
+    metrics: Sequence[str] = ("map", "recall@1")
+    workers: int = 0
+
+    @property
+    def features(self) -> int:
+        return prod(image_shape(self.data.train))
+
+    @property
+    def metric(self) -> str:
+        return self.metrics[0]
+
+    def build_model(self) -> nn.Module:
+        # A classifier is free in the length of its vectors, as classifiers are; the metric looks at angles only.
+        return self.model.build(image_shape(self.data.train), self.dimensions, normalise=self.loss != CLASSIFIER)
+
+    def build_loss(self) -> nn.Module:
+        if self.loss == CLASSIFIER:
+            return ClassifierHead(self.dimensions, int(self.data.train.labels.max()) + 1)
+        loss: nn.Module = create_loss(self.loss, **self.loss_options)
+        if not isinstance(loss, ListLoss):  # it takes vectors and classes by itself
+            if self.memory:
+                raise ValueError(f"memory: expected a loss over lists, got {self.loss!r}")
+            return loss
+        return LateMemoryLoss(loss, memory=self.memory, after=self.memory_after) if self.memory else EmbeddingLoss(loss)
+
+    def train_loader(self, seed: int) -> DataLoader[Batch]:
+        part = self.data.train
+        sampler = ClassBatchSampler(
+            part.labels, classes=self.classes, samples_per_class=self.samples_per_class, drop_last=True, seed=seed
+        )
+        return image_batches(part, sampler, view=self.augmentation, seed=seed, workers=self.workers)
+
+    def training_step(
+        self, model: nn.Module, loss: nn.Module, batch: Batch, *, previous: Outputs | None = None
+    ) -> Tensor:
+        mixes = getattr(model, "mixes", False)
+        if mixes and previous is not None:
+            raise ValueError("previous: expected None with feature mixup, whose images of before cannot be mixed alike")
+        if mixes:
+            vectors, labels = model.mixed(batch.features, batch.labels)  # type: ignore[operator]
+        else:
+            vectors, labels = model(batch.features), batch.labels
+        before = {} if previous is None else {"previous_embeddings": previous(batch.features)}
+        value: Tensor = loss(vectors, labels, **before)
+        return value
+
+    def embed(self, model: nn.Module, part: str) -> Tensor:
+        """Vectors (N, d) of the images of a part."""
+        return predict_images(model, self.data.part(part), workers=self.workers)
+
+    def evaluate(self, model: nn.Module, part: str) -> dict[str, float]:
+        return self.judge(model, part).means
+
+    def judge(self, model: nn.Module, part: str, *, bootstrap: int = 0) -> Evaluation:
+        labels = self.data.part(part).labels
+        return evaluate_retrieval(self.embed(model, part), labels, self.metrics, bootstrap=bootstrap)
