@@ -31,7 +31,6 @@ WRONG = [
     (["model.hidden=[64, wide]"], "model.hidden.1: expected a whole number, got 'wide'"),
     (["model.hidden=64"], "model.hidden: expected a list, got 64"),
     (["batches.size=0"], "batches.size: expected a number of at least 1, got 0"),
-    (["batches.positives=256"], "batches: expected fewer positives than the size of 256, got 256"),
     (["optimiser.name=adam"], "optimiser.name: expected 'adamw' or 'sgd', got 'adam'"),
     (["optimiser.learning_rate=-1"], "optimiser.learning_rate: expected a number of more than 0, got -1"),
     (["optimiser.nesterov=3"], "optimiser.nesterov: expected true or false, got 3"),

@@ -12,7 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from rankwise.data import AUGMENTATIONS, cut_classes
 from rankwise.recipes.images import ImageData, ImageModelChoice, read_image_split
 from rankwise.recipes.retrieval import ClassBatches
-from rankwise.recipes.schema import Count, LossChoice, Names, Recipe, Strict
+from rankwise.recipes.schema import Count, LossChoice, Names, Recipe, Strict, usual
 from rankwise.registry import nearest
 from rankwise.tasks import ImageRetrievalTask
 
@@ -47,7 +47,7 @@ class ImageRetrievalRecipe(Recipe):
     augmentation: str = "none"
     loss: LossChoice = LossChoice.of("soprc", recall_floor=1 / 3)
     memory: MemoryChoice | None = None
-    batches: ClassBatches = ClassBatches(classes=28, samples_per_class=4)
+    batches: ClassBatches = ClassBatches()
     metrics: Names = ("map", "recall@1", "recall@10")
 
     _known_augmentation = field_validator("augmentation")(lambda name: check_augmentation(name))
@@ -67,14 +67,18 @@ class ImageRetrievalRecipe(Recipe):
 
     def build_task(self, seed: int) -> ImageRetrievalTask:
         held_out = self.data.held_out
+        split = read_image_split(
+            self.data, lambda part, shares: cut_classes(part, shares, seed=seed, held_out=held_out)
+        )
+        available = len(split.train.labels.unique())
         task = ImageRetrievalTask(
-            read_image_split(self.data, lambda part, shares: cut_classes(part, shares, seed=seed, held_out=held_out)),
+            split,
             loss=self.loss.name,
             loss_options=self.loss.all_options,
             model=self.model.make(),
             dimensions=self.model.dimensions,
             augmentation=self.augmentation,
-            classes=self.batches.classes,
+            classes=usual("batches.classes", self.batches.classes, 28, available, "classes to train on"),
             samples_per_class=self.batches.samples_per_class,
             metrics=self.metrics,
             workers=self.data.workers,

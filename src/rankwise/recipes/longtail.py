@@ -13,7 +13,7 @@ from rankwise.data import ImagePart, cut_images, imbalanced
 from rankwise.losses import data_prior
 from rankwise.recipes.image_retrieval import check_augmentation
 from rankwise.recipes.images import ImageData, ImageModelChoice, read_image_split
-from rankwise.recipes.schema import Batches, Count, LossChoice, Names, Recipe
+from rankwise.recipes.schema import Batches, Count, LossChoice, Names, Recipe, usual
 from rankwise.tasks import LongTailTask
 
 __all__ = ["LongTailRecipe"]
@@ -29,9 +29,8 @@ class LongTailImages(ImageData):
 
 
 class LongTailBatches(Batches):
-    """`size` images at random; or, if given, `samples_per_class` of every class."""
+    """Batches of `size` images at random (128, or all if there are fewer); or `samples_per_class` of every class."""
 
-    size: Count = 128
     samples_per_class: Count | None = None
 
 
@@ -73,7 +72,7 @@ class LongTailRecipe(Recipe):
             loss_options=self._options(split.train),
             model=self.model.make(),
             augmentation=self.augmentation,
-            batch_size=self.batches.size,
+            batch_size=usual("batches.size", self.batches.size, 128, len(split.train), "images to train on"),
             samples_per_class=self.batches.samples_per_class,
             metrics=self.metrics,
             workers=data.workers,

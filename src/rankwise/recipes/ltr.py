@@ -10,7 +10,8 @@ from pydantic import model_validator
 from rankwise.data import Part, Split, cut_by_query, read_letor, read_table
 from rankwise.data.reading import is_letor
 from rankwise.data.splits import same_width
-from rankwise.recipes.schema import Count, FileOrShare, LossChoice, Names, Recipe, Strict
+from rankwise.losses import LOSSES
+from rankwise.recipes.schema import Count, FileOrShare, LossChoice, Names, Recipe, Strict, usual
 from rankwise.recipes.tabular import MLPChoice
 from rankwise.tasks import LTRTask
 
@@ -52,9 +53,10 @@ class RankerChoice(MLPChoice):
 
 
 class QueryBatches(Strict):
-    """So many `queries` in a batch, with all their rows, or with so many `relevant` and `irrelevant` ones of each."""
+    """So many `queries` in a batch (32, or all if there are fewer), with all their rows, or with so many `relevant` and
+    `irrelevant` ones of each. Queries without a relevant row are left out."""
 
-    queries: Count = 32
+    queries: Count | None = None
     relevant: Count | None = None
     irrelevant: Count | None = None
 
@@ -89,14 +91,23 @@ class LTRRecipe(Recipe):
         return self
 
     def build_task(self, seed: int) -> LTRTask:
+        split = read_query_split(self.data, seed)
+        rows = split.train
+        assert rows.query_ids is not None
+        available = len(rows.query_ids[rows.labels > 0].unique())
+        if not available:
+            raise ValueError("data: expected queries with a relevant row (a grade above 0) in the train part, got none")
+        if LOSSES.get(self.loss.name).labels == "binary" and bool((rows.labels > 1).any()):
+            top = rows.labels.max().item()
+            raise ValueError(f"loss: expected one for grades, as they go up to {top:g}; {self.loss.name} takes 0 and 1")
         return LTRTask(
-            read_query_split(self.data, seed),
+            split,
             loss=self.loss.name,
             loss_options=self.loss.all_options,
             model=self.model.name,
             hidden=self.model.hidden,
             scaling=self.model.scaling,
-            queries=self.batches.queries,
+            queries=usual("batches.queries", self.batches.queries, 32, available, "queries to train on"),
             relevant=self.batches.relevant,
             irrelevant=self.batches.irrelevant,
             warm_up=None if self.warm_up is None else self.warm_up.loss,

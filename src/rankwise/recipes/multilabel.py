@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, field_validator
 
 from rankwise.data import MultiLabel, MultiLabelSplit, cut_multilabel, read_arff, read_extreme
-from rankwise.recipes.schema import Batches, Count, FileOrShare, LossChoice, Names, Recipe, Strict
+from rankwise.recipes.schema import Batches, Count, FileOrShare, LossChoice, Names, Recipe, Strict, usual
 from rankwise.tasks import MultilabelTask
 
 __all__ = ["MultilabelRecipe"]
@@ -53,7 +53,7 @@ class MultilabelRecipe(Recipe):
     lists: Literal["rows", "columns"] = "rows"
     model: BagOfWordsChoice = BagOfWordsChoice()
     loss: LossChoice = LossChoice.of("song")
-    batches: Batches = Batches(size=64)
+    batches: Batches = Batches()
     metrics: Names = ("ndcg@3", "ndcg@5", "precision@1", "precision@3")
 
     @field_validator("loss")
@@ -66,14 +66,15 @@ class MultilabelRecipe(Recipe):
         return loss
 
     def build_task(self, seed: int) -> MultilabelTask:
+        split = self.data.read(seed)
         return MultilabelTask(
-            self.data.read(seed),
+            split,
             loss=self.loss.name,
             loss_options=self.loss.all_options,
             lists=self.lists,
             hidden=self.model.hidden,
             dropout=self.model.dropout,
-            batch_size=self.batches.size,
+            batch_size=usual("batches.size", self.batches.size, 64, len(split.train), "rows to train on"),
             metrics=self.metrics,
         )
 

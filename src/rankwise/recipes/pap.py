@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from rankwise.recipes.ltr import QueryData, read_query_split
-from rankwise.recipes.schema import Count, LossChoice, Recipe, Strict
+from rankwise.recipes.schema import Count, LossChoice, Recipe, Strict, usual
 from rankwise.recipes.tabular import MLPChoice
 from rankwise.tasks import PApTask
 
@@ -16,9 +16,9 @@ __all__ = ["PApRecipe"]
 
 
 class UserBatches(Strict):
-    """So many `users` in a batch, with all their items, or with so many `items` of each."""
+    """So many `users` in a batch (64, or all if there are fewer), with all or with so many `items` of each."""
 
-    users: Count = 64
+    users: Count | None = None
     items: Annotated[int, Field(ge=2)] | None = None
 
 
@@ -38,14 +38,17 @@ class PApRecipe(Recipe):
         return (f"pap@{self.k}", *self.metrics)
 
     def build_task(self, seed: int) -> PApTask:
+        split = read_query_split(self.data, seed)
+        assert split.train.query_ids is not None
+        available = len(split.train.query_ids.unique())
         return PApTask(
-            read_query_split(self.data, seed),
+            split,
             loss=self.loss.name,
             loss_options=self.loss.all_options,
             k=self.k,
             hidden=self.model.hidden,
             scaling=self.model.scaling,
-            users=self.batches.users,
+            users=usual("batches.users", self.batches.users, 64, available, "users to train on"),
             items=self.batches.items,
             metrics=self.metrics,
         )

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from rankwise.recipes.schema import Count, LossChoice, Names, Recipe, Strict
+from rankwise.recipes.schema import Count, LossChoice, Names, Recipe, Strict, usual
 from rankwise.recipes.tabular import MLPChoice, TableData, read_split
 from rankwise.tasks import RetrievalTask
 
@@ -21,9 +21,9 @@ class EmbedderChoice(MLPChoice):
 
 
 class ClassBatches(Strict):
-    """So many `classes` in a batch, and so many rows of each."""
+    """So many `classes` in a batch (16, of images 28, or all if there are fewer), and so many rows of each."""
 
-    classes: Count = 16
+    classes: Count | None = None
     samples_per_class: Annotated[int, Field(ge=2)] = 4
 
 
@@ -45,14 +45,16 @@ class RetrievalRecipe(Recipe):
         return loss
 
     def build_task(self, seed: int) -> RetrievalTask:
+        split = read_split(self.data, seed)
+        available = len(split.train.labels.unique())
         return RetrievalTask(
-            read_split(self.data, seed),
+            split,
             loss=self.loss.name,
             loss_options=self.loss.all_options,
             hidden=self.model.hidden,
             scaling=self.model.scaling,
             dimensions=self.model.dimensions,
-            classes=self.batches.classes,
+            classes=usual("batches.classes", self.batches.classes, 16, available, "classes to train on"),
             samples_per_class=self.batches.samples_per_class,
             metrics=self.metrics,
         )

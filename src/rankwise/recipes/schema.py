@@ -18,7 +18,7 @@ from rankwise.tasks import Task
 from rankwise.training import Place, adamw, constant, cosine, sgd, steps_down, warmed_up
 from rankwise.training.optimisers import Parameters, Schedule
 
-__all__ = ["Batches", "Count", "FileOrShare", "LossChoice", "Names", "Recipe", "Share", "Strict"]
+__all__ = ["Batches", "Count", "FileOrShare", "LossChoice", "Names", "Recipe", "Share", "Strict", "usual"]
 
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, lt=1)]
@@ -97,9 +97,18 @@ class LossChoice(BaseModel):
 
 
 class Batches(Strict):
-    """How many rows stand in a batch."""
+    """How many rows stand in a batch; a usual number, or all if there are fewer, if left out."""
 
-    size: Count = 256
+    size: Count | None = None
+
+
+def usual(key: str, given: int | None, default: int, available: int, what: str) -> int:
+    """A size of batches: what the recipe says, or the default, or all there is if that is less."""
+    if given is None:
+        return min(default, available)
+    if given > available:
+        raise ValueError(f"{key}: expected at most the {available} {what}, got {given}")
+    return given
 
 
 class OptimiserChoice(Strict):

@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from pydantic import model_validator
-
 from rankwise.data import Part, Split, Table, cut_stratified, read_table
 from rankwise.losses import data_prior
-from rankwise.recipes.schema import Batches, Count, FileOrShare, LossChoice, Names, Recipe, Strict
+from rankwise.recipes.schema import Batches, Count, FileOrShare, LossChoice, Names, Recipe, Strict, usual
 from rankwise.tasks import TabularTask
 
 __all__ = ["MLPChoice", "TableData", "TabularRecipe", "read_split"]
@@ -49,15 +47,9 @@ class MLPChoice(Strict):
 
 
 class TabularBatches(Batches):
-    """`positives`: positive rows in every batch of `size` rows; left out, batches are random."""
+    """Batches of `size` rows (256, or all if there are fewer), with so many `positives`; left out, they are random."""
 
     positives: Count | None = None
-
-    @model_validator(mode="after")
-    def _room_for_negatives(self) -> TabularBatches:
-        if self.positives is not None and self.positives >= self.size:
-            raise ValueError(f"expected fewer positives than the size of {self.size}, got {self.positives}")
-        return self
 
 
 class TabularRecipe(Recipe):
@@ -78,13 +70,17 @@ class TabularRecipe(Recipe):
 
     def build_task(self, seed: int) -> TabularTask:
         split = read_split(self.data, seed)
+        _check_both_kinds(split)
+        size = usual("batches.size", self.batches.size, 256, len(split.train), "rows to train on")
+        if self.batches.positives is not None and self.batches.positives >= size:
+            raise ValueError(f"batches.positives: expected fewer than the {size} rows, got {self.batches.positives}")
         return TabularTask(
             split,
             loss=self.loss.name,
             loss_options=with_data_prior(self.loss, split.train),
             hidden=self.model.hidden,
             scaling=self.model.scaling,
-            batch_size=self.batches.size,
+            batch_size=size,
             positives=self.batches.positives,
             metrics=self.metrics,
         )
@@ -115,3 +111,12 @@ def with_data_prior(loss: LossChoice, train: Part) -> dict[str, Any]:
     """The options of a loss, with `prior: data` as the number it stands for."""
     options = loss.all_options
     return {**options, "prior": data_prior(train.labels)} if options.get("prior") == "data" else options
+
+
+def _check_both_kinds(split: Split) -> None:
+    for name in ("train", "validation", "test"):
+        labels = split.part(name).labels
+        positives = int((labels == 1).sum())
+        if positives in (0, len(labels)):
+            of = f"{positives} positive of {len(labels)}"
+            raise ValueError(f"data: expected positive and negative rows in the {name} part, got {of}")
