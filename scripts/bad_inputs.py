@@ -110,7 +110,7 @@ def page() -> str:
         "# What it says to wrong input",
         "",
         "Wrong input ends with exit code 2 and one line on stderr, never with a traceback (`--debug` shows it). This",
-        "page is what the program printed: `python scripts/bad_inputs.py docs/messages.md`; the files are in that script.",
+        "page is what the program printed: `python scripts/bad_inputs.py docs/messages.md`; that script has the files.",
         "",
         "```text",
     ]

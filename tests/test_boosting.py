@@ -39,7 +39,7 @@ class LikeDMatrix:
         return self.bounds
 
 
-@pytest.mark.parametrize("record", list(LOSSES), ids=lambda record: record.name)
+@pytest.mark.parametrize("record", [each for each in LOSSES if each.inputs == "scores"], ids=lambda record: record.name)
 def test_every_loss_gives_its_own_direction_and_positive_curvature(record):
     options = {"k": 3} if record.name in ("top-k-ndcg", "pap", "precision-at-k", "greedy-top-k") else {}
     made = objective(record.name, log_loss=0.0, **options)

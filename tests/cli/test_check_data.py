@@ -98,10 +98,10 @@ def test_wrong_arguments_end_with_2_and_one_line(capsys, table, options, message
     assert message in err
 
 
-def test_a_bad_line_ends_with_1_and_is_named(capsys, tmp_path):
+def test_a_bad_line_ends_with_2_and_is_named(capsys, tmp_path):
     path = tmp_path / "train.txt"
     path.write_text("1 qid:1 1:2\n1 qid:x 1:2\n")
-    assert main(["check-data", str(path)]) == 1
+    assert main(["check-data", str(path)]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert "train.txt, line 2: expected `qid:` and a whole number, got 'qid:x'" in err

@@ -10,40 +10,44 @@ import pytest
 import torch
 
 WORKER = Path(__file__).parents[1] / "workers" / "train_steps.py"
+KINDS = [
+    *("one list", "ragged", "embedding", "columns", "stable one list", "stable ragged", "stable embedding"),
+    *("song", "k-song", "k-song full", "solc", "noise", "soap", "memory", "memory embedding"),
+]
 
 
-def train(kind, world, folder):
-    folder.mkdir()
-    outs = [folder / f"{rank}.pt" for rank in range(world)]
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, str(WORKER), kind, str(rank), str(world), str(folder / "rendezvous"), str(out)],
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank, out in enumerate(outs)
-    ]
-    for process in ranks:
-        _, errors = process.communicate(timeout=120)
-        assert process.returncode == 0, errors
-    return [torch.load(out, weights_only=True) for out in outs]
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """A folder for each number of processes, with what every rank found for every kind of loss."""
+    found = {}
+    for world in (1, 2, 3):
+        folder = found[world] = tmp_path_factory.mktemp(f"{world}-processes")
+        ranks = [
+            subprocess.Popen(
+                [sys.executable, str(WORKER), str(rank), str(world), str(folder), *KINDS],
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for rank in range(world)
+        ]
+        for process in ranks:
+            _, errors = process.communicate(timeout=300)
+            assert process.returncode == 0, errors
+    return found
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        *("one list", "ragged", "embedding", "columns", "stable one list", "stable ragged", "stable embedding"),
-        *("song", "k-song", "k-song full", "solc", "noise", "soap", "memory", "memory embedding"),
-    ],
-)
-def test_one_two_and_three_processes_train_alike(kind, tmp_path):
-    (single,) = train(kind, 1, tmp_path / "1")
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_two_and_three_processes_train_alike(kind, folders):
+    runs = {
+        world: [torch.load(folder / f"{kind}-{rank}.pt", weights_only=True) for rank in range(world)]
+        for world, folder in folders.items()
+    }
+    (single,) = runs[1]
     for world in (2, 3):
-        ranks = train(kind, world, tmp_path / str(world))
-        for rank in ranks:
+        for rank in runs[world]:
             assert rank["state"].keys() == single["state"].keys()
             for name, tensor in rank["state"].items():
-                assert torch.equal(tensor, ranks[0]["state"][name]), f"{name} differs between ranks"
+                assert torch.equal(tensor, runs[world][0]["state"][name]), f"{name} differs between ranks"
                 torch.testing.assert_close(tensor, single["state"][name], rtol=1e-5, atol=1e-6)
             for step, alone in zip(rank["steps"], single["steps"], strict=True):
                 for name, gradient in alone.items():

@@ -1,6 +1,6 @@
 """One rank of a small data-parallel training; writes gradients, weights and loss state of every step to a file.
 
-Called as: train_steps.py LOSS RANK WORLD RENDEZVOUS_FILE OUT_FILE
+Called as: train_steps.py RANK WORLD FOLDER KIND...; all kinds in one process, as importing takes longest.
 """
 
 from __future__ import annotations
@@ -52,14 +52,10 @@ def part(tensor: torch.Tensor, rank: int, world: int, step: int) -> torch.Tensor
     return tensor[cuts[rank] : cuts[rank + 1]]
 
 
-def main(kind: str, rank: int, world: int, rendezvous: str, out: str) -> None:
-    torch.set_num_threads(1)
-    # In float64, so that rounding in other orders is not taken for a difference between methods.
-    torch.set_default_dtype(torch.float64)
+def build(kind: str) -> torch.nn.Module:
     # Lists of 100 items, 50 of them relevant, of which a batch holds some.
     statistics = ListStatistics(torch.arange(500) % 4 * (torch.arange(500) % 2), torch.arange(500) // 100 - 2)
-    # Built before the process group exists: a loss must ask for it when it is called.
-    loss = {
+    return {
         "one list": AUPRCLoss,
         "ragged": lambda: Combined(AUPRCLoss(), SemiVariance(3, 15)),
         "embedding": lambda: EmbeddingLoss(AUPRCLoss()),
@@ -76,6 +72,11 @@ def main(kind: str, rank: int, world: int, rendezvous: str, out: str) -> None:
         "solc": lambda: ListwiseCELoss(statistics),
         "noise": GumbelApproxNDCGLoss,
     }[kind]()
+
+
+def train(kind: str, rank: int, world: int, rendezvous: str, out: str) -> None:
+    # Built before the process group exists: a loss must ask for it when it is called.
+    loss = build(kind)
     dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=world)
     torch.manual_seed(0)
     model = DistributedDataParallel(
@@ -114,4 +115,9 @@ def main(kind: str, rank: int, world: int, rendezvous: str, out: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5])
+    torch.set_num_threads(1)
+    # In float64, so that rounding in other orders is not taken for a difference between methods.
+    torch.set_default_dtype(torch.float64)
+    number, count, folder, *kinds = sys.argv[1:]
+    for place, each in enumerate(kinds):
+        train(each, int(number), int(count), f"{folder}/rendezvous-{place}", f"{folder}/{each}-{number}.pt")

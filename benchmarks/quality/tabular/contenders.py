@@ -100,7 +100,7 @@ def run(
             optimiser=adamw(rate),
             schedule=cosine,
             eval_every=curve[0],
-            on_step=lambda step, loss: on_step(),
+            on_step=lambda step: on_step(),
         )
         seen = dict(zip(done.history.steps, done.history.metrics, strict=True))
         test = task.evaluate(done.model, "test")

@@ -90,8 +90,8 @@ class RetrievalTask:
     def training_step(
         self, model: nn.Module, loss: nn.Module, batch: Batch, *, previous: Outputs | None = None
     ) -> Tensor:
-        before = None if previous is None else previous(batch.features)
-        value: Tensor = loss(model(batch.features), batch.labels, previous_embeddings=before)
+        before = {} if previous is None else {"previous_embeddings": previous(batch.features)}
+        value: Tensor = loss(model(batch.features), batch.labels, **before)
         return value
 
     def evaluate(self, model: nn.Module, part: str) -> dict[str, float]:
@@ -115,6 +115,6 @@ class ClassifierHead(nn.Module):
         super().__init__()
         self.layer = nn.Linear(dimensions, classes)
 
-    def forward(self, embeddings: Tensor, labels: Tensor, previous_embeddings: Tensor | None = None) -> Tensor:
-        """Vectors (N, d) and classes (N,) to a scalar; earlier vectors are of no use to it."""
+    def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
+        """Vectors (N, d) and classes (N,) to a scalar."""
         return cross_entropy(self.layer(embeddings), labels)

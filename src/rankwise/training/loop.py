@@ -109,6 +109,8 @@ def fit(
     fabric = fabric or make_fabric(place or Place())
     with RandomState.kept(fabric.device):
         training = _Training(task, steps, optimiser, schedule, accumulate, rows_at_once, previous_weights, seed, fabric)
+        if checkpoints is not None or start is not None:
+            training.check_resumable()
         if start is not None:
             training.load(start)
         with Interrupts(watch=checkpoints is not None) as interrupts:
@@ -163,7 +165,7 @@ class _Training:
         DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(joint, names)
         self.wrapped, self.stepper = fabric.setup(joint, self.optimiser)
         loader = task.train_loader(seed)
-        self.sampler = _check_sampler(loader)
+        self.sampler = loader.batch_sampler if isinstance(loader.batch_sampler, SeededBatchSampler) else None
         # The samplers split batches over processes by themselves.
         self.loader: Any = fabric.setup_dataloaders(loader, use_distributed_sampler=False)
         self.random = RandomState(fabric, seed)
@@ -227,8 +229,16 @@ class _Training:
             if weights is not None:
                 self.model.load_state_dict(weights)
 
+    def check_resumable(self) -> None:
+        if self.sampler is None:
+            raise TypeError(
+                "train_loader: expected a loader with a batch sampler of rankwise.samplers, which knows where it "
+                "stands, to save checkpoints, got another"
+            )
+
     def save(self) -> dict[str, Any]:
         """Everything needed to go on, as tensors and plain values; in every process at the same time."""
+        assert self.sampler is not None
         over = self.used == len(self.sampler)
         epoch, used = (self.epoch + 1, 0) if over else (self.epoch, self.used)
         history = self.history
@@ -253,6 +263,7 @@ class _Training:
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
+        assert self.sampler is not None
         try:
             self.model.load_state_dict(state["model"])
             with warnings.catch_warnings():
@@ -295,7 +306,8 @@ class _Training:
 
     def _batches(self) -> Iterator[Batch]:
         while True:
-            self.sampler.set_epoch(self.epoch)
+            if self.sampler is not None:
+                self.sampler.set_epoch(self.epoch)
             before = self.used
             for batch in self.loader:
                 self.used += 1
@@ -325,15 +337,6 @@ def _save(
     if fabric.is_global_zero:
         checkpoints.save(state, training.step, best=best)
     fabric.barrier()
-
-
-def _check_sampler(loader: Any) -> SeededBatchSampler:
-    sampler = loader.batch_sampler
-    if not isinstance(sampler, SeededBatchSampler):
-        raise TypeError(
-            f"train_loader: expected a loader with a batch sampler of rankwise.samplers, got {type(sampler).__name__}"
-        )
-    return sampler
 
 
 def _check_finite(loss: float, step: int) -> float:
