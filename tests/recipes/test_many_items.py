@@ -109,7 +109,7 @@ def test_many_labels_are_learned_from_a_file(folder, lists, metric, loss):
 @pytest.mark.slow
 def test_two_processes_give_the_figures_of_one(folder):
     changes = ["data.train=train.txt", "data.test=test.txt", "batches.users=10", "model.dimensions=8", *SMALL]
-    changes += ["model.input_dropout=0", "budget={steps: 20}", "place.precision=64"]
+    changes += ["model.input_dropout=0", "budget={steps: 20}", "place.precision='64'"]
     for name, launcher in (("one", ()), ("two", ("torch.distributed.run", "--nproc-per-node=2", "-m"))):
         devices = ["place.accelerator=cpu", f"place.devices={1 if name == 'one' else 2}"]
         command = [sys.executable, "-m", *launcher, "rankwise", "train", "ml-1m", *changes, *devices, "--out", name]
