@@ -22,6 +22,8 @@ def run_plan(plan: Plan, folder: Path) -> None:
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.quality.{folder.name}")
     parser.add_argument("--slow", action="store_true", help="also the losses that look at every pair")
     parser.add_argument("--only", nargs="+", default=None, metavar="METHOD", help="only these methods, by name")
+    parser.add_argument("--scorers", nargs="+", default=None, metavar="SCORER", help="only these scorers, by name")
+    parser.add_argument("--settings", type=int, default=None, metavar="N", help="only the first N settings")
     parser.add_argument("--minutes", type=float, default=None, help="begin no further run after so long")
     parser.add_argument("--lists", type=Path, default=Path("build", folder.name), help="for the values of single lists")
     parser.add_argument("--fresh", action="store_true", help="forget the runs that are already there")
@@ -29,9 +31,13 @@ def run_plan(plan: Plan, folder: Path) -> None:
     results = Results(folder / "results.csv", given.lists, plan.metrics, fresh=given.fresh)
     started = time.perf_counter()
 
-    def run(key: Key, method: Method | None) -> None:
+    def wanted(key: Key) -> bool:
         late = given.minutes is not None and time.perf_counter() - started > 60 * given.minutes
-        if key in results or late or (given.only is not None and key.method not in given.only):
+        named = given.only is None or key.method in given.only
+        return key not in results and not late and named and (given.scorers is None or key.scorer in given.scorers)
+
+    def run(key: Key, method: Method | None) -> None:
+        if not wanted(key):
             return
         figures, lists = plan.run(key, method)
         results.add(key, figures, lists)
@@ -39,7 +45,7 @@ def run_plan(plan: Plan, folder: Path) -> None:
         setting = f"{key.rate:g}, {key.decay:g}, seed {key.seed}, {key.fitted}"
         print(f"{key.scorer:<21} {key.method:<20} {setting:<26} {shown}  {figures['seconds']:.0f} s", flush=True)
 
-    for key, method in plan.first_runs(slow=given.slow):
+    for key, method in plan.first_runs(slow=given.slow, settings=given.settings):
         run(key, method)
     methods = {method.name: method for method in plan.methods}
     for seed in plan.seeds:

@@ -72,10 +72,10 @@ class Plan:
     run: Callable[[Key, Method | None], tuple[Figures, Tensor | None]]
     closed_form: tuple[Key, ...] = ()
 
-    def first_runs(self, *, slow: bool) -> Iterator[tuple[Key, Method | None]]:
-        """All settings with the first seed."""
+    def first_runs(self, *, slow: bool, settings: int | None = None) -> Iterator[tuple[Key, Method | None]]:
+        """All settings, or the first so many, with the first seed."""
         for scorer in self.scorers:
-            for rate, decay in self.settings:
+            for rate, decay in self.settings[:settings]:
                 for method in self.methods:
                     if slow or not method.slow:
                         yield Key(scorer, method.name, rate, decay, self.seeds[0], "train"), method
