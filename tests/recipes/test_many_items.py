@@ -109,7 +109,7 @@ def test_many_labels_are_learned_from_a_file(folder, lists, metric, loss):
 @pytest.mark.slow
 def test_two_processes_give_the_figures_of_one(folder):
     changes = ["data.train=train.txt", "data.test=test.txt", "batches.users=10", "model.dimensions=8", *SMALL]
-    changes += ["model.input_dropout=0", "budget={steps: 20}", "place.precision=64"]
+    changes += ["model.input_dropout=0", "budget={steps: 20}", "place.precision='64'"]
     for name, launcher in (("one", ()), ("two", ("torch.distributed.run", "--nproc-per-node=2", "-m"))):
         devices = ["place.accelerator=cpu", f"place.devices={1 if name == 'one' else 2}"]
         command = [sys.executable, "-m", *launcher, "rankwise", "train", "ml-1m", *changes, *devices, "--out", name]
@@ -121,10 +121,18 @@ def test_two_processes_give_the_figures_of_one(folder):
 @pytest.mark.slow
 @pytest.mark.realdata
 def test_bibtex_reaches_what_is_known_of_it(real_data, tmp_path):
-    """Linear models reach precision@1 of .60 to .65 on these documents; this recipe with SONG about that."""
+    """Linear scorers were seen at NDCG@5 of .54 to .57 in `benchmarks.quality.bibtex`."""
     data = real_data("bibtex")
-    recipe = load_recipe("bibtex", [f"data.train={data}/bibtex-train.arff", f"data.test={data}/bibtex-test.arff"])
-    assert recipe.build_task(0).features == 1836
     changes = [f"data.train={data}/bibtex-train.arff", f"data.test={data}/bibtex-test.arff"]
     main(["train", "bibtex", *changes, "--out", str(tmp_path / "run")])
-    assert 0.55 < figures(tmp_path / "run")["precision@1"] < 0.70
+    assert load_recipe("bibtex", changes).build_task(0).features == 1836
+    assert 0.52 < figures(tmp_path / "run")["ndcg@5"] < 0.60
+
+
+@pytest.mark.slow
+@pytest.mark.realdata
+def test_movielens_reaches_what_is_known_of_it(real_data, tmp_path):
+    """Fitted to nine tenths of the training films EASE reaches .405 to .41; the recipe must not be far below."""
+    data = real_data("movielens-1m-implicit")
+    main(["train", "ml-1m", f"data.train={data}/train.txt", f"data.test={data}/test.txt", "--out", str(tmp_path / "r")])
+    assert 0.40 < figures(tmp_path / "r")["ndcg@20"] < 0.43

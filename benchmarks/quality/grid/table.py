@@ -1,0 +1,69 @@
+"""The results as Markdown: figures of the chosen settings, overfitting, and paired differences over lists."""
+
+from __future__ import annotations
+
+from benchmarks.quality.grid.plan import Key, Plan
+from benchmarks.quality.grid.results import Results
+from rankwise.metrics import compare
+
+__all__ = ["write_table"]
+
+
+def write_table(plan: Plan, results: Results) -> str:
+    """The whole page."""
+    names = (*plan.metrics, "validation", "train")
+    lines = [
+        plan.about,
+        "",
+        "| scorer | loss | rate, decay | tried | seeds | " + " | ".join(names) + " |",
+        "|---|---|--:|--:|--:|" + "--:|" * len(names),
+    ]
+    chosen: dict[tuple[str, str], list[Key]] = {}
+    for row in plan.rows:
+        tried = results.tried(*row)
+        keys = results.final(tried[0], plan.seeds) if tried else []
+        if not keys:
+            lines.append(f"| {row[0]} | {row[1]} |" + " - |" * (3 + len(names)))
+            continue
+        chosen[row] = keys
+        means = {name: sum(results[key][name] for key in keys) / len(keys) for name in (*plan.metrics, "train")}
+        means["validation"] = results[tried[0]]["validation"]
+        setting = f"{keys[0].rate:g}, {keys[0].decay:g}" if keys[0].rate else f"{keys[0].decay:g}"
+        figures = " | ".join(f"{means[name]:.4f}" for name in names)
+        lines.append(f"| {row[0]} | {row[1]} | {setting} | {len(tried)} | {len(keys)} | {figures} |")
+    lines += [
+        "",
+        f"validation and train: {plan.metrics[0]} there, the first of the run that was chosen. tried: settings run, of "
+        "which the best on validation was taken. A dash: not run.",
+    ]
+    own = {method.name for method in plan.methods if method.ours}
+    ours = [row for row in chosen if row[1] in own]
+    if ours:
+        best = max(ours, key=lambda row: results[results.tried(*row)[0]]["validation"])
+        lines += ["", *_differences(plan, results, chosen, best)]
+    return "\n".join(lines) + "\n"
+
+
+def _differences(
+    plan: Plan, results: Results, chosen: dict[tuple[str, str], list[Key]], best: tuple[str, str]
+) -> list[str]:
+    own = results.per_list(chosen[best])
+    lines = [
+        f"{best[1]} with {best[0]} (of the NDCG losses the best on validation) minus each other: test "
+        f"{plan.metrics[0]} of the same lists, each the mean over seeds, with 95 % bootstrap intervals and a paired "
+        "permutation test:",
+        "",
+        "| against | difference | 95 % interval | p | lists better / worse |",
+        "|---|--:|--:|--:|--:|",
+    ]
+    for row, keys in chosen.items():
+        other = results.per_list(keys)
+        if row == best or own is None or other is None:
+            continue
+        found = compare(own, other)
+        low, high = found.interval
+        lines.append(
+            f"| {row[0]}, {row[1]} | {found.difference:+.4f} | {low:+.4f} to {high:+.4f} | {found.p_value:.2g} | "
+            f"{found.wins} / {found.losses} |"
+        )
+    return lines
