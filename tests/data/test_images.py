@@ -233,9 +233,11 @@ def test_images_are_cut_alike_in_every_class():
     pieces = cut_images(part, [0.1, 0.2], seed=0)
     assert [torch.bincount(piece.labels).tolist() for piece in pieces] == [[7] * 4, [1] * 4, [2] * 4]
     assert sorted(torch.cat([piece.rows for piece in pieces]).tolist()) == list(range(40))
+    few = cut_images(make_part(classes=2, each=3), [0.1, 0.1], seed=0)
+    assert [torch.bincount(piece.labels).tolist() for piece in few] == [[1, 1]] * 3
 
 
-@pytest.mark.parametrize("shares", [[0.5, 0.6], [0.0], [0.001]])
+@pytest.mark.parametrize("shares", [[0.5, 0.6], [0.0], [0.45, 0.45, 0.05]])
 def test_shares_that_leave_a_part_empty_are_refused(shares):
     with pytest.raises(ValueError, match="shares: expected"):
         cut_images(make_part(), shares, seed=0)

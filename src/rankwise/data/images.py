@@ -160,7 +160,7 @@ def cut_classes(part: ImagePart, shares: Sequence[float], *, seed: int, held_out
 
 
 def cut_images(part: ImagePart, shares: Sequence[float], *, seed: int) -> list[ImagePart]:
-    """Cut at random, the same share of every class in each part.
+    """Cut at random, the same share of every class in each part, at least one image.
 
     Args:
         part: the images.
@@ -216,7 +216,7 @@ def listed_parts(part: ImagePart, parts: Sequence[str]) -> dict[str, ImagePart]:
 def _sizes(count: int, shares: Sequence[float], what: str) -> list[int]:
     if any(not 0 < share < 1 for share in shares) or sum(shares) >= 1:
         raise ValueError(f"shares: expected numbers between 0 and 1 of less than 1 in all, got {tuple(shares)}")
-    held = [round(count * share) for share in shares]
-    if min(held, default=1) < 1 or count - sum(held) < 1:
+    held = [max(1, round(count * share)) for share in shares]
+    if count - sum(held) < 1:
         raise ValueError(f"shares: expected enough {what} for every part, got {count} for {tuple(shares)}")
     return [count - sum(held), *held]

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from rankwise.data import AUGMENTATIONS, cut_classes
+from rankwise.data import AUGMENTATIONS, ImagePart, cut_classes, cut_images
 from rankwise.recipes.images import ImageData, ImageModelChoice, read_image_split
 from rankwise.recipes.retrieval import ClassBatches
 from rankwise.recipes.schema import Count, LossChoice, Names, Recipe, Strict
@@ -20,9 +20,10 @@ __all__ = ["ImageRetrievalRecipe", "check_augmentation"]
 
 
 class RetrievalImages(ImageData):
-    """Shares are of whole classes: `held_out` says whether "random" ones or the "last" in their order."""
+    """Shares are of whole classes, `held_out` being "random" ones or the "last" in their order; figures are then for
+    classes that were never seen. "images" holds out the same share of the images of every class instead."""
 
-    held_out: Literal["random", "last"] = "random"
+    held_out: Literal["random", "last", "images"] = "random"
 
 
 class EmbedderChoice(ImageModelChoice):
@@ -67,8 +68,14 @@ class ImageRetrievalRecipe(Recipe):
 
     def build_task(self, seed: int) -> ImageRetrievalTask:
         held_out = self.data.held_out
+
+        def cut(part: ImagePart, shares: list[float]) -> list[ImagePart]:
+            if held_out == "images":
+                return cut_images(part, shares, seed=seed)
+            return cut_classes(part, shares, seed=seed, held_out=held_out)
+
         task = ImageRetrievalTask(
-            read_image_split(self.data, lambda part, shares: cut_classes(part, shares, seed=seed, held_out=held_out)),
+            read_image_split(self.data, cut),
             loss=self.loss.name,
             loss_options=self.loss.all_options,
             model=self.model.make(),

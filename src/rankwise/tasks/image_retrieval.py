@@ -65,6 +65,12 @@ class ImageRetrievalTask:
     metrics: Sequence[str] = ("map", "recall@1")
     workers: int = 0
 
+    def __post_init__(self) -> None:
+        for name in ("train", "validation", "test"):
+            classes = len(self.data.part(name).labels.unique())
+            if classes < 2:  # everything is relevant then, and every ranking perfect
+                raise ValueError(f"data: expected at least 2 classes in {name}, got {classes}")
+
     @property
     def features(self) -> int:
         return prod(image_shape(self.data.train))
