@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from rankwise.cli import main
+from rankwise.metrics import evaluate
 from rankwise.recipes import BadRecipe, library, load_recipe, make_recipe
 from rankwise.training import Checkpoints
 from workers.pictures import write_folder
@@ -87,6 +88,29 @@ def test_a_list_with_a_split_names_the_parts(folder):
     for base in (RETRIEVAL, LONGTAIL):
         task = make_recipe(base, ["data.train=list.csv", "data.imbalance=1"][: 1 + (base is LONGTAIL)]).build_task(0)
         assert [len(task.data.part(name)) for name in ("train", "validation", "test")] == [36, 18, 18]
+
+
+def test_a_gallery_is_searched_instead_of_the_test_images(folder):
+    write_folder(folder / "gallery", classes=4, each=3, size=20, channels=3, seed=5)
+    (folder / "gallery" / "class-00").rename(folder / "gallery" / "another")
+    write_folder(folder / "queries", classes=4, each=2, size=20, channels=3, seed=6)
+    task = make_recipe(RETRIEVAL, ["data.test=queries", "data.gallery=gallery"]).build_task(0)
+    assert task.data.gallery.classes == ("class-00", "class-01", "class-02", "class-03", "another")
+    assert sorted(task.data.gallery.labels.tolist()) == [1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4]
+    model = task.build_model()
+    found = task.judge(model, "test")
+    assert found.skipped["map"] == 2  # of class-00, which the gallery has not
+    queries, gallery = (part.__getitems__(range(len(part))).features for part in (task.data.test, task.data.gallery))
+    vectors = model.eval()
+    scores = vectors(queries) @ vectors(gallery).T
+    relevant = task.data.test.labels[:, None] == task.data.gallery.labels
+    expected = evaluate(scores[2:], relevant[2:].long(), ["map"], bootstrap=0).means["map"]
+    assert found.means["map"] == pytest.approx(expected, abs=1e-5)
+    files = sorted((folder / "photos").rglob("*.png"))
+    parts = ["train", "validation", "test", "gallery"]
+    rows = [f"{file},{file.parent.name},{parts[number % 4]}" for number, file in enumerate(files)]
+    (folder / "list.csv").write_text("\n".join(["path,label,split", *rows]))
+    assert len(make_recipe(RETRIEVAL, ["data.train=list.csv"]).build_task(0).data.gallery) == 18
 
 
 def test_an_imbalance_thins_out_what_is_cut_but_not_a_test_set_of_its_own(folder):

@@ -14,6 +14,7 @@ from rankwise.data.images import (
     cut_classes,
     cut_images,
     imbalanced,
+    labelled_like,
     listed_parts,
 )
 from rankwise.data.interactions import (
@@ -69,6 +70,7 @@ __all__ = [
     "folds_by_query",
     "imbalanced",
     "join_parts",
+    "labelled_like",
     "leave_one_out",
     "listed_parts",
     "load_digit_retrieval",

@@ -24,7 +24,7 @@ __all__ = ["ImageOptions", "ImageSet", "container", "read_images"]
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 TARS = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2")
-PARTS = ("train", "validation", "test")
+PARTS = ("train", "validation", "test", "gallery")
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class ImageSet:
     Attributes:
         source: the images.
         labels: (N,) classes 0 .. C-1; classes: what they are called.
-        parts: of each image the part it belongs to ("train", "validation" or "test"), if the file says so.
+        parts: of each image the part it belongs to ("train", "validation", "test" or "gallery"), if the file says so.
     """
 
     source: ImageSource
@@ -160,7 +160,9 @@ def _read_list(path: Path, options: ImageOptions) -> ImageSet:
         if not file.is_file():
             bad_line(path, reader.line_num, "the path of an image", f"{given!r}, which is no file")
         if "split" in columns and part not in PARTS:
-            bad_line(path, reader.line_num, "train, validation or test as split", repr(part) + nearest(part, PARTS))
+            bad_line(
+                path, reader.line_num, "train, validation, test or gallery as split", repr(part) + nearest(part, PARTS)
+            )
         files.append((file, str(file)))
         names.append(label)
         parts.append(part)

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from rankwise.data import AUGMENTATIONS, ImagePart, cut_classes, cut_images
+from rankwise.data import AUGMENTATIONS, ImagePart, cut_classes, cut_images, labelled_like
 from rankwise.recipes.images import ImageData, ImageModelChoice, read_image_split
 from rankwise.recipes.retrieval import ClassBatches
 from rankwise.recipes.schema import Count, LossChoice, Names, Recipe, Strict
@@ -21,8 +21,10 @@ __all__ = ["ImageRetrievalRecipe", "check_augmentation"]
 
 class RetrievalImages(ImageData):
     """Shares are of whole classes, `held_out` being "random" ones or the "last" in their order; figures are then for
-    classes that were never seen. "images" holds out the same share of the images of every class instead."""
+    classes that were never seen. "images" holds out the same share of the images of every class instead. `gallery`: images among which those of `test` are to be found; by default
+    each other. A list may name it as a `split`, too."""
 
+    gallery: Path | None = None
     held_out: Literal["random", "last", "images"] = "random"
 
 
@@ -74,8 +76,12 @@ class ImageRetrievalRecipe(Recipe):
                 return cut_images(part, shares, seed=seed)
             return cut_classes(part, shares, seed=seed, held_out=held_out)
 
+        split = read_image_split(self.data, cut)
+        if self.data.gallery is not None:
+            gallery = ImagePart.of(self.data.read(self.data.gallery), self.data.size)
+            split = replace(split, gallery=labelled_like(gallery, split.test.classes))
         task = ImageRetrievalTask(
-            read_image_split(self.data, cut),
+            split,
             loss=self.loss.name,
             loss_options=self.loss.all_options,
             model=self.model.make(),

@@ -50,7 +50,7 @@ class ImageData(Strict):
 
     def files(self) -> list[Path]:
         """The files and folders that are read."""
-        return [container(path) for path in (self.train, self.validation, self.test) if isinstance(path, Path)]
+        return [container(path) for path in vars(self).values() if isinstance(path, Path)]
 
     def replaced(self, path: Path) -> ImageData:
         """Other images in place of all parts."""
@@ -113,4 +113,4 @@ def read_image_split(
         raise ValueError(f"data: expected shares of less than 1 in all, got {sum(shares.values()):g}")
     train, *others = cut(whole, list(shares.values()))
     found.update(zip(shares, others, strict=True))
-    return ImageSplit(train, found["validation"], found["test"])
+    return ImageSplit(train, found["validation"], found["test"], found.get("gallery"))
