@@ -173,7 +173,7 @@ def test_wrong_files_are_named(folder):
         "columns.csv": "columns.csv: expected a column 'path', got file, class",
         "missing.csv": r"missing.csv, line 3: expected the path of an image, got 'not/there.png', which is no file",
         "label.csv": "label.csv, line 2: expected a path and a label, got an empty one",
-        "split.csv": "split.csv, line 2: expected train, validation, test or gallery as split, got 'tests'; did you mean",
+        "split.csv": "split.csv, line 2: expected one of train, validation, test, gallery as split, got 'tests'",
         "rows.csv": "expected images, got a list without rows",
     }.items():
         with pytest.raises((ValueError, FileNotFoundError), match=message):

@@ -110,7 +110,10 @@ def test_a_gallery_is_searched_instead_of_the_test_images(folder):
     parts = ["train", "validation", "test", "gallery"]
     rows = [f"{file},{file.parent.name},{parts[number % 4]}" for number, file in enumerate(files)]
     (folder / "list.csv").write_text("\n".join(["path,label,split", *rows]))
-    assert len(make_recipe(RETRIEVAL, ["data.train=list.csv"]).build_task(0).data.gallery) == 18
+    listed = make_recipe(RETRIEVAL, ["data.train=list.csv"])
+    for recipe in (listed, make_recipe(RETRIEVAL).for_scoring(folder / "list.csv", 0)):
+        split = recipe.build_task(0).data
+        assert (len(split.test), len(split.gallery)) == (18, 18)
 
 
 def test_an_imbalance_thins_out_what_is_cut_but_not_a_test_set_of_its_own(folder):

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from rankwise.data.files import bad_line, check_file, read_text
 from rankwise.data.image_sources import ArrayImages, EncodedImages, ImageSource
-from rankwise.registry import nearest
 
 __all__ = ["ImageOptions", "ImageSet", "container", "read_images"]
 
@@ -160,9 +159,7 @@ def _read_list(path: Path, options: ImageOptions) -> ImageSet:
         if not file.is_file():
             bad_line(path, reader.line_num, "the path of an image", f"{given!r}, which is no file")
         if "split" in columns and part not in PARTS:
-            bad_line(
-                path, reader.line_num, "train, validation, test or gallery as split", repr(part) + nearest(part, PARTS)
-            )
+            bad_line(path, reader.line_num, f"one of {', '.join(PARTS)} as split", repr(part))
         files.append((file, str(file)))
         names.append(label)
         parts.append(part)

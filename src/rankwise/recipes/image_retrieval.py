@@ -21,8 +21,8 @@ __all__ = ["ImageRetrievalRecipe", "check_augmentation"]
 
 class RetrievalImages(ImageData):
     """Shares are of whole classes, `held_out` being "random" ones or the "last" in their order; figures are then for
-    classes that were never seen. "images" holds out the same share of the images of every class instead. `gallery`: images among which those of `test` are to be found; by default
-    each other. A list may name it as a `split`, too."""
+    classes that were never seen. "images" holds out the same share of the images of every class instead. `gallery`:
+    images among which those of `test` are to be found, by default each other; a list may name it as a `split`, too."""
 
     gallery: Path | None = None
     held_out: Literal["random", "last", "images"] = "random"
@@ -99,7 +99,7 @@ class ImageRetrievalRecipe(Recipe):
         return replace(task, memory=self.memory.size, memory_after=after)
 
     def for_scoring(self, path: Path, features: int) -> ImageRetrievalRecipe:
-        return self.model_copy(update={"data": self.data.replaced(path)})
+        return self.model_copy(update={"data": self.data.replaced(path).model_copy(update={"gallery": None})})
 
     def files(self) -> Iterator[Path]:
         yield from self.data.files()

@@ -105,7 +105,11 @@ def read_image_split(
                     f"{path}: expected the {len(read.classes)} classes of the training images, got {len(other.classes)}"
                     + (" others" if len(other.classes) == len(read.classes) else "")
                 )
-            found[name] = ImagePart.of(other, data.size)
+            given = ImagePart.of(other, data.size)
+            named = {} if other.parts is None else listed_parts(given, other.parts)
+            found[name] = named.get(name, given)
+            if name == "test" and "gallery" in named:
+                found["gallery"] = named["gallery"]
     if change is not None:
         whole = change(whole)
     shares = {name: share for name, share in wanted.items() if name not in found and isinstance(share, float)}
