@@ -41,7 +41,7 @@ LONGTAIL = {
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    write_folder(tmp_path / "photos", classes=6, each=12, size=20, channels=3)
+    write_folder(tmp_path / "photos", classes=6, each=16, size=20, channels=3)
     for name, content in {"retrieval": RETRIEVAL, "longtail": LONGTAIL}.items():
         (tmp_path / f"{name}.yaml").write_text(json.dumps(content))
     return tmp_path
@@ -87,7 +87,7 @@ def test_a_list_with_a_split_names_the_parts(folder):
     (folder / "list.csv").write_text("\n".join(["path,label,split", *rows]))
     for base in (RETRIEVAL, LONGTAIL):
         task = make_recipe(base, ["data.train=list.csv", "data.imbalance=1"][: 1 + (base is LONGTAIL)]).build_task(0)
-        assert [len(task.data.part(name)) for name in ("train", "validation", "test")] == [36, 18, 18]
+        assert [len(task.data.part(name)) for name in ("train", "validation", "test")] == [48, 24, 24]
 
 
 def test_a_gallery_is_searched_instead_of_the_test_images(folder):
@@ -113,14 +113,14 @@ def test_a_gallery_is_searched_instead_of_the_test_images(folder):
     listed = make_recipe(RETRIEVAL, ["data.train=list.csv"])
     for recipe in (listed, make_recipe(RETRIEVAL).for_scoring(folder / "list.csv", 0)):
         split = recipe.build_task(0).data
-        assert (len(split.test), len(split.gallery)) == (18, 18)
+        assert (len(split.test), len(split.gallery)) == (24, 24)
 
 
 def test_an_imbalance_thins_out_what_is_cut_but_not_a_test_set_of_its_own(folder):
     write_folder(folder / "others", classes=6, each=5, size=20, channels=3)
     task = make_recipe(LONGTAIL, ["data.test=others"]).build_task(0)
     counts = [torch.bincount(task.data.part(name).labels).tolist() for name in ("train", "validation", "test")]
-    assert [sum(pair) for pair in zip(*counts[:2], strict=True)] == [12, 10, 8, 6, 5, 4]
+    assert [sum(pair) for pair in zip(*counts[:2], strict=True)] == [16, 13, 10, 8, 7, 5]
     assert counts[2] == [5] * 6
     prior = task.build_loss().prior.priors
     torch.testing.assert_close(prior, torch.tensor(counts[0]) / sum(counts[0]))

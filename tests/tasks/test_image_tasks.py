@@ -164,6 +164,10 @@ def test_without_torchvision_the_small_network_learns_from_arrays(monkeypatch):
             lambda: replace(RETRIEVAL, data=replace(DATA, test=DATA.test.take(torch.arange(8)))),
             "data: expected at least 2 classes in test, got 1",
         ),
+        (
+            lambda: replace(RETRIEVAL, data=replace(DATA, validation=DATA.test.take(torch.tensor([0, 8, 16])))),
+            "data: expected 2 images of some class in validation, to find each other, got 1 of each",
+        ),
         (lambda: replace(LONGTAIL, model=ImageModel("resnet18", mixup=True)), "mixup: expected False"),
     ],
 )

@@ -9,14 +9,13 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from rankwise.data import AUGMENTATIONS, ImagePart, cut_classes, cut_images, labelled_like
-from rankwise.recipes.images import ImageData, ImageModelChoice, read_image_split
-from rankwise.recipes.retrieval import ClassBatches
+from rankwise.data import ImagePart, cut_classes, cut_images, labelled_like
+from rankwise.recipes.images import Augmentation, ImageData, ImageModelChoice, read_image_split
+from rankwise.recipes.retrieval import ClassBatches, prior_is_a_number
 from rankwise.recipes.schema import Count, LossChoice, Names, Recipe, Strict
-from rankwise.registry import nearest
 from rankwise.tasks import ImageRetrievalTask
 
-__all__ = ["ImageRetrievalRecipe", "check_augmentation"]
+__all__ = ["ImageRetrievalRecipe"]
 
 
 class RetrievalImages(ImageData):
@@ -47,20 +46,13 @@ class ImageRetrievalRecipe(Recipe):
     task: Literal["image-retrieval"] = "image-retrieval"
     data: RetrievalImages
     model: EmbedderChoice = EmbedderChoice()
-    augmentation: str = "none"
+    augmentation: Augmentation = "none"
     loss: LossChoice = LossChoice.of("soprc", recall_floor=1 / 3)
     memory: MemoryChoice | None = None
     batches: ClassBatches = ClassBatches(classes=28, samples_per_class=4)
     metrics: Names = ("map", "recall@1", "recall@10")
 
-    _known_augmentation = field_validator("augmentation")(lambda name: check_augmentation(name))
-
-    @field_validator("loss")
-    @classmethod
-    def _prior_is_a_number(cls, loss: LossChoice) -> LossChoice:
-        if loss.options.get("prior") == "data":
-            raise ValueError("expected a number or a schedule for the prior of a retrieval loss, got data")
-        return loss
+    _prior = field_validator("loss")(prior_is_a_number)
 
     @model_validator(mode="after")
     def _mixup_needs_whole_batches(self) -> ImageRetrievalRecipe:
@@ -105,10 +97,3 @@ class ImageRetrievalRecipe(Recipe):
         yield from self.data.files()
         if isinstance(self.model.weights, Path):
             yield self.model.weights
-
-
-def check_augmentation(name: str) -> str:
-    """One of the known ways."""
-    if name not in AUGMENTATIONS:
-        raise ValueError(f"unknown augmentation {name!r}{nearest(name, AUGMENTATIONS)}")
-    return name

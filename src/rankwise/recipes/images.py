@@ -6,16 +6,35 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from rankwise.data import ImageOptions, ImagePart, ImageSet, ImageSplit, container, listed_parts, read_images
+from rankwise.data import (
+    AUGMENTATIONS,
+    ImageOptions,
+    ImagePart,
+    ImageSet,
+    ImageSplit,
+    container,
+    listed_parts,
+    read_images,
+)
 from rankwise.recipes.schema import Count, FileOrShare, Strict
+from rankwise.registry import nearest
 from rankwise.tasks import ImageModel
 
-__all__ = ["ImageData", "ImageModelChoice", "read_image_split"]
+__all__ = ["Augmentation", "ImageData", "ImageModelChoice", "read_image_split"]
 
 Cut = Callable[[ImagePart, list[float]], list[ImagePart]]
 Change = Callable[[ImagePart], ImagePart]
+
+
+def _known_augmentation(name: str) -> str:
+    if name not in AUGMENTATIONS:
+        raise ValueError(f"unknown augmentation {name!r}{nearest(name, AUGMENTATIONS)}")
+    return name
+
+
+Augmentation = Annotated[str, AfterValidator(_known_augmentation)]
 
 
 class ImageData(Strict):
@@ -108,8 +127,9 @@ def read_image_split(
             given = ImagePart.of(other, data.size)
             named = {} if other.parts is None else listed_parts(given, other.parts)
             found[name] = named.get(name, given)
-            if name == "test" and "gallery" in named:
-                found["gallery"] = named["gallery"]
+            if name == "test":  # a gallery is numbered like the test images it comes with
+                found.pop("gallery", None)
+                found.update({key: part for key, part in named.items() if key == "gallery"})
     if change is not None:
         whole = change(whole)
     shares = {name: share for name, share in wanted.items() if name not in found and isinstance(share, float)}

@@ -70,9 +70,11 @@ class ImageRetrievalTask:
         for name in ("train", "validation", "test"):
             if name == "test" and self.data.gallery is not None:
                 continue
-            classes = len(self.data.part(name).labels.unique())
-            if classes < 2:  # everything is relevant then, and every ranking perfect
-                raise ValueError(f"data: expected at least 2 classes in {name}, got {classes}")
+            counts = self.data.part(name).labels.unique(return_counts=True)[1]
+            if len(counts) < 2:  # everything is relevant then, and every ranking perfect
+                raise ValueError(f"data: expected at least 2 classes in {name}, got {len(counts)}")
+            if int(counts.max()) < 2:
+                raise ValueError(f"data: expected 2 images of some class in {name}, to find each other, got 1 of each")
 
     @property
     def features(self) -> int:
