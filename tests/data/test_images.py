@@ -173,7 +173,7 @@ def test_wrong_files_are_named(folder):
         "columns.csv": "columns.csv: expected a column 'path', got file, class",
         "missing.csv": r"missing.csv, line 3: expected the path of an image, got 'not/there.png', which is no file",
         "label.csv": "label.csv, line 2: expected a path and a label, got an empty one",
-        "split.csv": "split.csv, line 2: expected train, validation or test as split, got 'tests'; did you mean 'test'",
+        "split.csv": "split.csv, line 2: expected one of train, validation, test, gallery as split, got 'tests'",
         "rows.csv": "expected images, got a list without rows",
     }.items():
         with pytest.raises((ValueError, FileNotFoundError), match=message):
@@ -233,9 +233,11 @@ def test_images_are_cut_alike_in_every_class():
     pieces = cut_images(part, [0.1, 0.2], seed=0)
     assert [torch.bincount(piece.labels).tolist() for piece in pieces] == [[7] * 4, [1] * 4, [2] * 4]
     assert sorted(torch.cat([piece.rows for piece in pieces]).tolist()) == list(range(40))
+    few = cut_images(make_part(classes=2, each=3), [0.1, 0.1], seed=0)
+    assert [torch.bincount(piece.labels).tolist() for piece in few] == [[1, 1]] * 3
 
 
-@pytest.mark.parametrize("shares", [[0.5, 0.6], [0.0], [0.001]])
+@pytest.mark.parametrize("shares", [[0.5, 0.6], [0.0], [0.45, 0.45, 0.05]])
 def test_shares_that_leave_a_part_empty_are_refused(shares):
     with pytest.raises(ValueError, match="shares: expected"):
         cut_images(make_part(), shares, seed=0)

@@ -155,11 +155,19 @@ def test_without_torchvision_the_small_network_learns_from_arrays(monkeypatch):
 @pytest.mark.parametrize(
     "task, message",
     [
-        (lambda: ImageModel("resnet34"), "model: unknown word 'resnet34'"),
-        (lambda: ImageModel("conv", mixup=True), "model: expected weights, .* with a ResNet, got conv"),
+        (lambda: ImageModel("resnet34"), "name: unknown word 'resnet34'"),
+        (lambda: ImageModel("conv", mixup=True), "name: expected a ResNet with weights, .* got conv"),
         (lambda: replace(RETRIEVAL, model=ImageModel("resnet18")).build_model(), "channels: expected images with 3"),
         (lambda: replace(RETRIEVAL, classes=12).train_loader(0), "classes: expected at most the number of classes"),
         (lambda: replace(RETRIEVAL, augmentation="shft").train_loader(0), "did you mean 'shift'"),
+        (
+            lambda: replace(RETRIEVAL, data=replace(DATA, test=DATA.test.take(torch.arange(8)))),
+            "data: expected at least 2 classes in test, got 1",
+        ),
+        (
+            lambda: replace(RETRIEVAL, data=replace(DATA, validation=DATA.test.take(torch.tensor([0, 8, 16])))),
+            "data: expected 2 images of some class in validation, to find each other, got 1 of each",
+        ),
         (lambda: replace(LONGTAIL, model=ImageModel("resnet18", mixup=True)), "mixup: expected False"),
     ],
 )

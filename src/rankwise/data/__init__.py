@@ -15,6 +15,7 @@ from rankwise.data.images import (
     cut_classes,
     cut_images,
     imbalanced,
+    labelled_like,
     listed_parts,
 )
 from rankwise.data.interactions import (
@@ -76,6 +77,7 @@ __all__ = [
     "imbalanced",
     "join_interactions",
     "join_parts",
+    "labelled_like",
     "leave_one_out",
     "listed_parts",
     "load_digit_retrieval",

@@ -18,13 +18,12 @@ from torch import Tensor
 
 from rankwise.data.files import bad_line, check_file, read_text
 from rankwise.data.image_sources import ArrayImages, EncodedImages, ImageSource
-from rankwise.registry import nearest
 
 __all__ = ["ImageOptions", "ImageSet", "container", "read_images"]
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 TARS = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2")
-PARTS = ("train", "validation", "test")
+PARTS = ("train", "validation", "test", "gallery")
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ class ImageSet:
     Attributes:
         source: the images.
         labels: (N,) classes 0 .. C-1; classes: what they are called.
-        parts: of each image the part it belongs to ("train", "validation" or "test"), if the file says so.
+        parts: of each image the part it belongs to ("train", "validation", "test" or "gallery"), if the file says so.
     """
 
     source: ImageSource
@@ -160,7 +159,7 @@ def _read_list(path: Path, options: ImageOptions) -> ImageSet:
         if not file.is_file():
             bad_line(path, reader.line_num, "the path of an image", f"{given!r}, which is no file")
         if "split" in columns and part not in PARTS:
-            bad_line(path, reader.line_num, "train, validation or test as split", repr(part) + nearest(part, PARTS))
+            bad_line(path, reader.line_num, f"one of {', '.join(PARTS)} as split", repr(part))
         files.append((file, str(file)))
         names.append(label)
         parts.append(part)

@@ -15,7 +15,16 @@ from rankwise.data.image_files import PARTS, ImageSet
 from rankwise.data.image_sources import ImageSource, centre
 from rankwise.data.parts import Batch
 
-__all__ = ["AugmentedImages", "ImagePart", "ImageSplit", "cut_classes", "cut_images", "imbalanced", "listed_parts"]
+__all__ = [
+    "AugmentedImages",
+    "ImagePart",
+    "ImageSplit",
+    "cut_classes",
+    "cut_images",
+    "imbalanced",
+    "labelled_like",
+    "listed_parts",
+]
 
 
 @dataclass(frozen=True)
@@ -122,16 +131,21 @@ class AugmentedImages(Dataset[Batch]):
 
 @dataclass(frozen=True)
 class ImageSplit:
-    """Three disjoint parts: `train` to learn from, `validation` for choices, `test` for the final figure."""
+    """Three disjoint parts: `train` to learn from, `validation` for choices, `test` for the final figure.
+
+    `gallery` holds the images among which those of `test` are to be found; None lets them find each other.
+    """
 
     train: ImagePart
     validation: ImagePart
     test: ImagePart
+    gallery: ImagePart | None = None
 
     def part(self, name: str) -> ImagePart:
         """The part called "train", "validation" or "test"."""
-        check_choice("part", name, PARTS)
-        return {"train": self.train, "validation": self.validation, "test": self.test}[name]
+        parts = {"train": self.train, "validation": self.validation, "test": self.test}
+        check_choice("part", name, parts)
+        return parts[name]
 
 
 def cut_classes(part: ImagePart, shares: Sequence[float], *, seed: int, held_out: str = "random") -> list[ImagePart]:
@@ -160,7 +174,7 @@ def cut_classes(part: ImagePart, shares: Sequence[float], *, seed: int, held_out
 
 
 def cut_images(part: ImagePart, shares: Sequence[float], *, seed: int) -> list[ImagePart]:
-    """Cut at random, the same share of every class in each part.
+    """Cut at random, the same share of every class in each part, at least one image.
 
     Args:
         part: the images.
@@ -207,6 +221,21 @@ def imbalanced(part: ImagePart, ratio: float, *, seed: int) -> ImagePart:
     return part.take(torch.cat(kept).sort().values)
 
 
+def labelled_like(part: ImagePart, classes: Sequence[str]) -> ImagePart:
+    """The same images with the numbers that `classes` have; what is not among them comes after.
+
+    Example:
+        >>> from rankwise.data import ArrayImages
+        >>> source = ArrayImages(torch.zeros(3, 1, 8, 8, dtype=torch.uint8))
+        >>> part = ImagePart(source, torch.arange(3), torch.tensor([0, 1, 2]), ("bird", "cat", "dog"))
+        >>> labelled_like(part, ("cat", "dog")).labels
+        tensor([2, 0, 1])
+    """
+    known = (*classes, *(name for name in part.classes if name not in set(classes)))
+    number = {name: place for place, name in enumerate(known)}
+    return replace(part, labels=torch.tensor([number[name] for name in part.classes])[part.labels], classes=known)
+
+
 def listed_parts(part: ImagePart, parts: Sequence[str]) -> dict[str, ImagePart]:
     """The parts that a list of images names."""
     which = np.array(parts)
@@ -216,7 +245,7 @@ def listed_parts(part: ImagePart, parts: Sequence[str]) -> dict[str, ImagePart]:
 def _sizes(count: int, shares: Sequence[float], what: str) -> list[int]:
     if any(not 0 < share < 1 for share in shares) or sum(shares) >= 1:
         raise ValueError(f"shares: expected numbers between 0 and 1 of less than 1 in all, got {tuple(shares)}")
-    held = [round(count * share) for share in shares]
-    if min(held, default=1) < 1 or count - sum(held) < 1:
+    held = [max(1, round(count * share)) for share in shares]
+    if count - sum(held) < 1:
         raise ValueError(f"shares: expected enough {what} for every part, got {count} for {tuple(shares)}")
     return [count - sum(held), *held]

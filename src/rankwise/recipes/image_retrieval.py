@@ -9,20 +9,22 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from rankwise.data import AUGMENTATIONS, cut_classes
-from rankwise.recipes.images import ImageData, ImageModelChoice, read_image_split
-from rankwise.recipes.retrieval import ClassBatches
+from rankwise.data import ImagePart, cut_classes, cut_images, labelled_like
+from rankwise.recipes.images import Augmentation, ImageData, ImageModelChoice, read_image_split
+from rankwise.recipes.retrieval import ClassBatches, prior_is_a_number
 from rankwise.recipes.schema import Count, LossChoice, Names, Recipe, Strict, usual
-from rankwise.registry import nearest
 from rankwise.tasks import ImageRetrievalTask
 
-__all__ = ["ImageRetrievalRecipe", "check_augmentation"]
+__all__ = ["ImageRetrievalRecipe"]
 
 
 class RetrievalImages(ImageData):
-    """Shares are of whole classes: `held_out` says whether "random" ones or the "last" in their order."""
+    """Shares are of whole classes, `held_out` being "random" ones or the "last" in their order; figures are then for
+    classes that were never seen. "images" holds out the same share of the images of every class instead. `gallery`:
+    images among which those of `test` are to be found, by default each other; a list may name it as a `split`, too."""
 
-    held_out: Literal["random", "last"] = "random"
+    gallery: Path | None = None
+    held_out: Literal["random", "last", "images"] = "random"
 
 
 class EmbedderChoice(ImageModelChoice):
@@ -44,20 +46,13 @@ class ImageRetrievalRecipe(Recipe):
     task: Literal["image-retrieval"] = "image-retrieval"
     data: RetrievalImages
     model: EmbedderChoice = EmbedderChoice()
-    augmentation: str = "none"
+    augmentation: Augmentation = "none"
     loss: LossChoice = LossChoice.of("soprc", recall_floor=1 / 3)
     memory: MemoryChoice | None = None
     batches: ClassBatches = ClassBatches()
     metrics: Names = ("map", "recall@1", "recall@10")
 
-    _known_augmentation = field_validator("augmentation")(lambda name: check_augmentation(name))
-
-    @field_validator("loss")
-    @classmethod
-    def _prior_is_a_number(cls, loss: LossChoice) -> LossChoice:
-        if loss.options.get("prior") == "data":
-            raise ValueError("expected a number or a schedule for the prior of a retrieval loss, got data")
-        return loss
+    _prior = field_validator("loss")(prior_is_a_number)
 
     @model_validator(mode="after")
     def _mixup_needs_whole_batches(self) -> ImageRetrievalRecipe:
@@ -67,9 +62,16 @@ class ImageRetrievalRecipe(Recipe):
 
     def build_task(self, seed: int) -> ImageRetrievalTask:
         held_out = self.data.held_out
-        split = read_image_split(
-            self.data, lambda part, shares: cut_classes(part, shares, seed=seed, held_out=held_out)
-        )
+
+        def cut(part: ImagePart, shares: list[float]) -> list[ImagePart]:
+            if held_out == "images":
+                return cut_images(part, shares, seed=seed)
+            return cut_classes(part, shares, seed=seed, held_out=held_out)
+
+        split = read_image_split(self.data, cut)
+        if self.data.gallery is not None:
+            gallery = ImagePart.of(self.data.read(self.data.gallery), self.data.size)
+            split = replace(split, gallery=labelled_like(gallery, split.test.classes))
         available = len(split.train.labels.unique())
         task = ImageRetrievalTask(
             split,
@@ -90,16 +92,9 @@ class ImageRetrievalRecipe(Recipe):
         return replace(task, memory=self.memory.size, memory_after=after)
 
     def for_scoring(self, path: Path, features: int) -> ImageRetrievalRecipe:
-        return self.model_copy(update={"data": self.data.replaced(path)})
+        return self.model_copy(update={"data": self.data.replaced(path).model_copy(update={"gallery": None})})
 
     def files(self) -> Iterator[Path]:
         yield from self.data.files()
         if isinstance(self.model.weights, Path):
             yield self.model.weights
-
-
-def check_augmentation(name: str) -> str:
-    """One of the known ways."""
-    if name not in AUGMENTATIONS:
-        raise ValueError(f"unknown augmentation {name!r}{nearest(name, AUGMENTATIONS)}")
-    return name

@@ -6,16 +6,35 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from rankwise.data import ImageOptions, ImagePart, ImageSet, ImageSplit, container, listed_parts, read_images
+from rankwise.data import (
+    AUGMENTATIONS,
+    ImageOptions,
+    ImagePart,
+    ImageSet,
+    ImageSplit,
+    container,
+    listed_parts,
+    read_images,
+)
 from rankwise.recipes.schema import Count, FileOrShare, Strict
+from rankwise.registry import nearest
 from rankwise.tasks import ImageModel
 
-__all__ = ["ImageData", "ImageModelChoice", "read_image_split"]
+__all__ = ["Augmentation", "ImageData", "ImageModelChoice", "read_image_split"]
 
 Cut = Callable[[ImagePart, list[float]], list[ImagePart]]
 Change = Callable[[ImagePart], ImagePart]
+
+
+def _known_augmentation(name: str) -> str:
+    if name not in AUGMENTATIONS:
+        raise ValueError(f"unknown augmentation {name!r}{nearest(name, AUGMENTATIONS)}")
+    return name
+
+
+Augmentation = Annotated[str, AfterValidator(_known_augmentation)]
 
 
 class ImageData(Strict):
@@ -50,7 +69,7 @@ class ImageData(Strict):
 
     def files(self) -> list[Path]:
         """The files and folders that are read."""
-        return [container(path) for path in (self.train, self.validation, self.test) if isinstance(path, Path)]
+        return [container(path) for path in vars(self).values() if isinstance(path, Path)]
 
     def replaced(self, path: Path) -> ImageData:
         """Other images in place of all parts."""
@@ -105,7 +124,12 @@ def read_image_split(
                     f"{path}: expected the {len(read.classes)} classes of the training images, got {len(other.classes)}"
                     + (" others" if len(other.classes) == len(read.classes) else "")
                 )
-            found[name] = ImagePart.of(other, data.size)
+            given = ImagePart.of(other, data.size)
+            named = {} if other.parts is None else listed_parts(given, other.parts)
+            found[name] = named.get(name, given)
+            if name == "test":  # a gallery is numbered like the test images it comes with
+                found.pop("gallery", None)
+                found.update({key: part for key, part in named.items() if key == "gallery"})
     if change is not None:
         whole = change(whole)
     shares = {name: share for name, share in wanted.items() if name not in found and isinstance(share, float)}
@@ -113,4 +137,4 @@ def read_image_split(
         raise ValueError(f"data: expected shares of less than 1 in all, got {sum(shares.values()):g}")
     train, *others = cut(whole, list(shares.values()))
     found.update(zip(shares, others, strict=True))
-    return ImageSplit(train, found["validation"], found["test"])
+    return ImageSplit(train, found["validation"], found["test"], found.get("gallery"))

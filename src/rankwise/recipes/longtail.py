@@ -11,8 +11,7 @@ from torch.nn.functional import one_hot
 
 from rankwise.data import ImagePart, cut_images, imbalanced
 from rankwise.losses import data_prior
-from rankwise.recipes.image_retrieval import check_augmentation
-from rankwise.recipes.images import ImageData, ImageModelChoice, read_image_split
+from rankwise.recipes.images import Augmentation, ImageData, ImageModelChoice, read_image_split
 from rankwise.recipes.schema import Batches, Count, LossChoice, Names, Recipe, usual
 from rankwise.tasks import LongTailTask
 
@@ -40,12 +39,10 @@ class LongTailRecipe(Recipe):
     task: Literal["longtail"] = "longtail"
     data: LongTailImages
     model: ImageModelChoice = ImageModelChoice()
-    augmentation: str = "none"
+    augmentation: Augmentation = "none"
     loss: LossChoice = LossChoice.of("soprc")
     batches: LongTailBatches = LongTailBatches()
     metrics: Names = ("ap", "auroc")
-
-    _known_augmentation = field_validator("augmentation")(lambda name: check_augmentation(name))
 
     @field_validator("model")
     @classmethod

@@ -11,7 +11,7 @@ from rankwise.recipes.schema import Count, LossChoice, Names, Recipe, Strict, us
 from rankwise.recipes.tabular import MLPChoice, TableData, read_split
 from rankwise.tasks import RetrievalTask
 
-__all__ = ["RetrievalRecipe"]
+__all__ = ["ClassBatches", "RetrievalRecipe", "prior_is_a_number"]
 
 
 class EmbedderChoice(MLPChoice):
@@ -27,6 +27,13 @@ class ClassBatches(Strict):
     samples_per_class: Annotated[int, Field(ge=2)] = 4
 
 
+def prior_is_a_number(loss: LossChoice) -> LossChoice:
+    """A check of losses over embeddings: there is no one list whose labels would give it."""
+    if loss.options.get("prior") == "data":
+        raise ValueError("expected a number or a schedule for the prior of a retrieval loss, got data")
+    return loss
+
+
 class RetrievalRecipe(Recipe):
     summary: ClassVar[str] = "rows of a table with classes: rows of a class become neighbours"
 
@@ -37,12 +44,7 @@ class RetrievalRecipe(Recipe):
     batches: ClassBatches = ClassBatches()
     metrics: Names = ("map", "recall@1")
 
-    @field_validator("loss")
-    @classmethod
-    def _prior_is_a_number(cls, loss: LossChoice) -> LossChoice:
-        if loss.options.get("prior") == "data":
-            raise ValueError("expected a number or a schedule for the prior of a retrieval loss, got data")
-        return loss
+    _prior = field_validator("loss")(prior_is_a_number)
 
     def build_task(self, seed: int) -> RetrievalTask:
         split = read_split(self.data, seed)

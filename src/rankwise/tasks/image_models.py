@@ -35,9 +35,9 @@ class ImageModel:
     mixup: bool = False
 
     def __post_init__(self) -> None:
-        check_choice("model", self.name, IMAGE_MODELS)
+        check_choice("name", self.name, IMAGE_MODELS)
         if self.name == "conv" and (self.weights or self.frozen_batch_norm or self.mixup or self.stem != "large"):
-            raise ValueError("model: expected weights, frozen_batch_norm, stem and mixup with a ResNet, got conv")
+            raise ValueError("name: expected a ResNet with weights, frozen_batch_norm, a stem or mixup, got conv")
 
     def build(self, shape: tuple[int, int, int], outputs: int, *, normalise: bool = True) -> nn.Module:
         """A new network for images of this shape (C, H, W), with so many outputs."""

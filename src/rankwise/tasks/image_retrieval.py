@@ -27,7 +27,8 @@ class ImageRetrievalTask:
     """Find the images of the same class among all others, by the cosine of their vectors.
 
     Attributes:
-        data: images and their classes; the classes to be found later need not be those to learn from.
+        data: images and their classes; the classes to be found later need not be those to learn from. Test images
+            are looked for in the gallery, if there is one, else among each other.
         loss: the registered name of a loss over lists, which is put on the similarities of the batch; or "classifier":
             cross entropy of a linear layer over the vectors, thrown away after training.
         loss_options: options of that loss; `add` holds losses to be added, semi-variance for instance.
@@ -65,6 +66,16 @@ class ImageRetrievalTask:
     memory_after: int = 0
     metrics: Sequence[str] = ("map", "recall@1")
     workers: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("train", "validation", "test"):
+            if name == "test" and self.data.gallery is not None:
+                continue
+            counts = self.data.part(name).labels.unique(return_counts=True)[1]
+            if len(counts) < 2:  # everything is relevant then, and every ranking perfect
+                raise ValueError(f"data: expected at least 2 classes in {name}, got {len(counts)}")
+            if int(counts.max()) < 2:
+                raise ValueError(f"data: expected 2 images of some class in {name}, to find each other, got 1 of each")
 
     @property
     def features(self) -> int:
@@ -117,5 +128,12 @@ class ImageRetrievalTask:
         return self.judge(model, part).means
 
     def judge(self, model: nn.Module, part: str, *, bootstrap: int = 0) -> Evaluation:
-        labels = self.data.part(part).labels
-        return evaluate_retrieval(self.embed(model, part), labels, self.metrics, bootstrap=bootstrap)
+        labels, gallery = self.data.part(part).labels, self.data.gallery if part == "test" else None
+        return evaluate_retrieval(
+            self.embed(model, part),
+            labels,
+            self.metrics,
+            gallery_embeddings=None if gallery is None else predict_images(model, gallery, workers=self.workers),
+            gallery_labels=None if gallery is None else gallery.labels,
+            bootstrap=bootstrap,
+        )
