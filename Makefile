@@ -9,6 +9,7 @@ STAMP := $(VENV)/.complete
 DOCS_STAMP := $(VENV)/.complete-docs
 BENCH_STAMP := $(BENCH_VENV)/.complete
 DEV_EXTRAS := demo,dev
+BENCH_EXTRAS := peers,train
 PINS := pyproject.toml constraints.txt
 # One thread per test worker: more would only fight for the same cores.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
@@ -63,4 +64,4 @@ $(DOCS_STAMP): $(STAMP)
 	touch $@
 
 $(BENCH_STAMP): $(PINS)
-	$(call environment,$(BENCH_VENV),peers)
+	$(call environment,$(BENCH_VENV),$(BENCH_EXTRAS))
