@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.complete
 DOCS_STAMP := $(VENV)/.complete-docs
 BENCH_STAMP := $(BENCH_VENV)/.complete
-DEV_EXTRAS := demo,dev
+DEV_EXTRAS := demo,dev,vision
 BENCH_EXTRAS := peers,train
 PINS := pyproject.toml constraints.txt
 # One thread per test worker: more would only fight for the same cores.
