@@ -114,7 +114,7 @@ class CrossBatchMemoryLoss(MetricLearningLoss):
         for name in ("vectors", "classes"):
             saved = state_dict.get(prefix + name)
             if saved is not None:
-                setattr(self, name, getattr(self, name).new_empty(saved.shape))
+                setattr(self, name, torch.empty_like(saved, device=getattr(self, name).device))
         super()._load_from_state_dict(state_dict, prefix, *others)
 
 
