@@ -44,7 +44,7 @@ def test_lists_left_out_are_counted():
         (torch.nn.MSELoss(), NDCGLoss(), 1, TypeError, "first: expected a list loss, got MSELoss"),
         (NDCGLoss(), AUPRCLoss(), 1, ValueError, "second: expected a loss of grades labels, got binary"),
         (NDCGLoss(), NDCGLoss(), -1, ValueError, "after: expected a whole number of at least 0, got -1"),
-        (NDCGLoss(), NDCGLoss(), True, ValueError, "after: expected a whole number of at least 0, got True"),
+        (NDCGLoss(), NDCGLoss(), True, TypeError, "after: expected a whole number of at least 0, got True"),
     ],
 )
 def test_bad_input_is_named(first, second, after, error, message):

@@ -98,7 +98,7 @@ def test_bad_range_is_named(fpr_range, error):
         ({"metrics": [3]}, TypeError, "metric: expected a name"),
         ({"confidence": 95}, ValueError, "confidence: expected a number in"),
         ({"bootstrap": -1}, ValueError, "bootstrap: expected a whole number"),
-        ({"bootstrap": 1.5}, ValueError, "bootstrap: expected a whole number"),
+        ({"bootstrap": 1.5}, TypeError, "bootstrap: expected a whole number"),
         ({"query_weights": [1.0, 2.0]}, ValueError, "query_weights: expected the shape"),
         ({"query_weights": [-1.0]}, ValueError, "query_weights: expected numbers of 0 or more"),
         ({"lists": "diagonals"}, ValueError, "lists: unknown word"),

@@ -195,7 +195,7 @@ def test_options_with_a_state_are_left_as_they_are(rows):
         ({"hidden": 64}, TypeError, "hidden: expected the widths"),
         ({"hidden": (0,)}, ValueError, "hidden: expected a whole number"),
         ({"members": 0}, ValueError, "members: expected a whole number"),
-        ({"max_steps": 2.5}, ValueError, "max_steps: expected a whole number"),
+        ({"max_steps": 2.5}, TypeError, "max_steps: expected a whole number"),
         ({"learning_rate": -1}, ValueError, "learning_rate: expected"),
         ({"validation_fraction": 1.0}, ValueError, "validation_fraction: expected"),
     ],

@@ -197,9 +197,9 @@ def test_write_whole_replaces(tmp_path):
     assert len(list(tmp_path.iterdir())) == 1
 
 
-@pytest.mark.parametrize("keep", [0, True, 1.5])
-def test_a_wrong_number_to_keep_is_refused(tmp_path, keep):
-    with pytest.raises(ValueError, match="keep: expected a whole number of at least 1"):
+@pytest.mark.parametrize("keep, error", [(0, ValueError), (True, TypeError), (1.5, TypeError)])
+def test_a_wrong_number_to_keep_is_refused(tmp_path, keep, error):
+    with pytest.raises(error, match="keep: expected a whole number of at least 1"):
         Checkpoints(tmp_path, keep=keep)
 
 

@@ -85,15 +85,15 @@ def test_the_loop_is_silent(capfd):
 
 
 @pytest.mark.parametrize(
-    "options, message",
+    "options, error, message",
     [
-        ({"steps": 0}, "steps: expected a whole number of at least 1, got 0"),
-        ({"steps": 2.5}, "steps: expected a whole number of at least 1, got 2.5"),
-        ({"eval_every": 0}, "eval_every: expected a whole number of at least 1, got 0"),
+        ({"steps": 0}, ValueError, "steps: expected a whole number of at least 1, got 0"),
+        ({"steps": 2.5}, TypeError, "steps: expected a whole number of at least 1, got 2.5"),
+        ({"eval_every": 0}, ValueError, "eval_every: expected a whole number of at least 1, got 0"),
     ],
 )
-def test_wrong_budgets_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
+def test_wrong_budgets_are_refused(options, error, message):
+    with pytest.raises(error, match=message):
         train(EIGHTS, **options)
 
 

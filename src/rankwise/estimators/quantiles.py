@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from rankwise.checks import check_count
 from rankwise.estimators.tracker import GroupTracker
 
 __all__ = ["QuantileTracker", "interpolate_quantiles"]
@@ -30,8 +31,7 @@ class QuantileTracker(GroupTracker):
     """
 
     def __init__(self, count: int = 100, update_rate: float = 0.1) -> None:
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise ValueError(f"quantiles: expected a whole number of at least 1, got {count!r}")
+        check_count("quantiles", count)
         super().__init__(count, update_rate)
         self.count = count
 

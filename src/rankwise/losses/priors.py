@@ -7,7 +7,15 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from rankwise.checks import check_choice, check_ids, check_labels, check_same_shape, check_share, check_tensor
+from rankwise.checks import (
+    check_choice,
+    check_count,
+    check_ids,
+    check_labels,
+    check_same_shape,
+    check_share,
+    check_tensor,
+)
 from rankwise.registry import nearest
 
 __all__ = ["GroupPrior", "Prior", "PriorSchedule", "class_prior", "data_prior"]
@@ -96,8 +104,7 @@ class PriorSchedule(Prior):
 
     def __init__(self, start: float = 0.5, end: float | Tensor | Prior = 0.02, steps: int = 1000) -> None:
         super().__init__()
-        if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
-            raise ValueError(f"steps: expected a whole number of at least 1, got {steps!r}")
+        check_count("steps", steps)
         self.start, self.end, self.steps = check_share("start", start), as_prior(end), steps
         self.register_buffer("step", torch.zeros((), dtype=torch.int64))
 

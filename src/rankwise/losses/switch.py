@@ -7,6 +7,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from rankwise.checks import check_count
 from rankwise.lists import PackedLists
 from rankwise.losses.base import ListLoss
 
@@ -41,8 +42,7 @@ class SwitchLoss(ListLoss):
                 raise TypeError(f"{name}: expected a list loss, got {type(loss).__name__}")
         if first.label_kind != second.label_kind:
             raise ValueError(f"second: expected a loss of {first.label_kind} labels, got {second.label_kind}")
-        if isinstance(after, bool) or not isinstance(after, int) or after < 0:
-            raise ValueError(f"after: expected a whole number of at least 0, got {after!r}")
+        check_count("after", after, least=0)
         super().__init__(lists=first.lists, empty=first.empty, reduction=first.reduction)
         self.label_kind = first.label_kind
         self.losses = nn.ModuleList([first, second])

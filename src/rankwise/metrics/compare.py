@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rankwise.checks import check_share, check_tensor
+from rankwise.checks import check_count, check_share, check_tensor
 from rankwise.metrics.bootstrap import interval, list_replicates
 from rankwise.metrics.evaluate import Evaluation
 from rankwise.registry import nearest
@@ -96,8 +96,7 @@ def compare(
     """
     check_share("confidence", confidence)
     for name, count in (("permutations", permutations), ("bootstrap", bootstrap)):
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise ValueError(f"{name}: expected a whole number of at least 1, got {count!r}")
+        check_count(name, count)
     name, values_a, values_b = _paired(a, b, metric)
     both = ~(torch.isnan(values_a) | torch.isnan(values_b))
     values_a, values_b = values_a[both], values_b[both]

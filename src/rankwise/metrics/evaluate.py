@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rankwise.checks import check_choice, check_finite, check_share
+from rankwise.checks import check_choice, check_count, check_finite, check_share
 from rankwise.gains import Gain
 from rankwise.lists import EMPTY_POLICIES, PackedLists, pack
 from rankwise.metrics.bootstrap import interval, item_replicates, list_replicates
@@ -161,8 +161,7 @@ def collect(
 ) -> Evaluation:
     """Per-list values, NaN where undefined, made into an `Evaluation`."""
     check_share("confidence", confidence)
-    if isinstance(bootstrap, bool) or not isinstance(bootstrap, int) or bootstrap < 0:
-        raise ValueError(f"bootstrap: expected a whole number of 0 or more, got {bootstrap!r}")
+    check_count("bootstrap", bootstrap, least=0)
     size = len(has_ties)
     filled = {name: summarise(per_list, empty=empty, reduction="none") for name, per_list in values.items()}
     intervals: dict[str, tuple[float, float]] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Mapping, Sequence
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from rankwise.checks import check_positive, check_share
+from rankwise.checks import check_count, check_positive, check_share
 from rankwise.losses import LOSSES, ListLoss
 from rankwise.sklearn.learning import Budget, learn
 from rankwise.sklearn.problems import Problem
@@ -167,8 +167,3 @@ class RankingEstimator(BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-
-def check_count(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        raise ValueError(f"{name}: expected a whole number of at least 1, got {value!r}")

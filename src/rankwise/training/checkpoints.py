@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from rankwise.checks import check_count
 from rankwise.files import write_whole
 
 __all__ = ["Checkpoints", "Damaged", "read_checkpoint"]
@@ -47,8 +48,7 @@ class Checkpoints:
     """
 
     def __init__(self, folder: Path, *, keep: int = 3) -> None:
-        if isinstance(keep, bool) or not isinstance(keep, int) or keep < 1:
-            raise ValueError(f"keep: expected a whole number of at least 1, got {keep!r}")
+        check_count("keep", keep)
         self.folder = Path(folder)
         self.keep = keep
 

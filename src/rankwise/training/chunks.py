@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from rankwise.checks import check_count
+
 __all__ = ["InChunks"]
 
 
@@ -32,8 +34,7 @@ class InChunks(nn.Module):
 
     def __init__(self, model: nn.Module, rows: int) -> None:
         super().__init__()
-        if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
-            raise ValueError(f"rows: expected a whole number of at least 1, got {rows!r}")
+        check_count("rows", rows)
         self.model = model
         self.rows = rows
 

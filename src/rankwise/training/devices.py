@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from lightning_fabric import Fabric
 
-from rankwise.checks import check_choice
+from rankwise.checks import check_choice, check_count
 
 __all__ = ["PRECISIONS", "Place", "make_fabric"]
 
@@ -34,8 +34,7 @@ class Place:
     def __post_init__(self) -> None:
         check_choice("accelerator", self.accelerator, ("cpu", "cuda", "auto"))
         check_choice("precision", self.precision, PRECISIONS)
-        if isinstance(self.devices, bool) or not isinstance(self.devices, int) or self.devices < 1:
-            raise ValueError(f"devices: expected a whole number of at least 1, got {self.devices!r}")
+        check_count("devices", self.devices)
         if self.accelerator == "cuda" and not torch.cuda.is_available():
             raise ValueError('accelerator: expected a CUDA device for "cuda", found none (use "cpu")')
         if self.precision == "fp16" and not self._on_gpu:

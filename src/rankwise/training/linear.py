@@ -9,7 +9,7 @@ from itertools import product
 import torch
 from torch import Tensor, nn
 
-from rankwise.checks import check_choice, check_positive
+from rankwise.checks import check_choice, check_count, check_positive
 from rankwise.data import Part
 from rankwise.lists import Lists, PackedLists, pack
 from rankwise.losses import CrossEntropyLoss, ListLoss
@@ -91,8 +91,8 @@ def fit_linear(
     """
     _check_grid(rates, penalties)
     for name, value in (("steps", steps), ("eval_every", eval_every), ("patience", patience)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-            raise ValueError(f"{name}: expected a whole number of at least 1, got {value!r}")
+        if value is not None:
+            check_count(name, value)
     if isinstance(start, str) and check_choice("start", start, ("cross-entropy", "zeros")) == "cross-entropy":
         start = fit_linear(
             train,

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
+from rankwise.checks import check_count
 from rankwise.data import Batch
 from rankwise.samplers import SeededBatchSampler
 from rankwise.tasks import Task
@@ -103,7 +104,7 @@ def fit(
         ("save_every", save_every),
     ):
         if value is not None:
-            _check_at_least_one(name, value)
+            check_count(name, value)
     if eval_every is None and (patience is not None or take_best):
         raise ValueError("eval_every: expected a number of steps with patience or take_best, got None")
     fabric = fabric or make_fabric(place or Place())
@@ -343,8 +344,3 @@ def _check_finite(loss: float, step: int) -> float:
     if loss != loss or abs(loss) == float("inf"):
         raise ValueError(f"loss: expected a finite number, got {loss} in step {step}; try a lower learning rate")
     return loss
-
-
-def _check_at_least_one(name: str, value: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name}: expected a whole number of at least 1, got {value!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rankwise.checks import check_count
 from rankwise.losses.rivals.histogram_ap import HistogramAPLoss
 
 __all__ = ["FastAPLoss"]
@@ -34,6 +35,5 @@ class FastAPLoss(HistogramAPLoss):
         empty: str = "skip",
         reduction: str = "mean",
     ) -> None:
-        if isinstance(intervals, bool) or not isinstance(intervals, int) or intervals < 1:
-            raise ValueError(f"intervals: expected a whole number of at least 1, got {intervals!r}")
+        check_count("intervals", intervals)
         super().__init__(intervals + 1, link=link, lists=lists, empty=empty, reduction=reduction)

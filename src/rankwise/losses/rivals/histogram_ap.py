@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from rankwise.checks import check_count
 from rankwise.lists import Lists, PackedLists
 from rankwise.losses.base import ListLoss
 from rankwise.losses.links import Link
@@ -47,8 +48,7 @@ class HistogramAPLoss(ListLoss):
         reduction: str = "mean",
     ) -> None:
         super().__init__(lists=lists, empty=empty, reduction=reduction)
-        if isinstance(bins, bool) or not isinstance(bins, int) or bins < 2:
-            raise ValueError(f"bins: expected a whole number of at least 2, got {bins!r}")
+        check_count("bins", bins, least=2)
         if link not in ("tanh", "none"):
             raise ValueError(f'link: expected "tanh" or "none" (bins need scores in [-1, 1]), got {link!r}')
         self.bins = bins

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rankwise.checks import check_count
 from rankwise.distributed import gather_rows
 from rankwise.losses.embedding import check_embeddings
 
@@ -78,8 +79,7 @@ class CrossBatchMemoryLoss(MetricLearningLoss):
 
     def __init__(self, loss: nn.Module, memory: int = 1024) -> None:
         super().__init__(loss)
-        if isinstance(memory, bool) or not isinstance(memory, int) or memory < 1:
-            raise ValueError(f"memory: expected a whole number of at least 1, got {memory!r}")
+        check_count("memory", memory)
         self.memory = memory
         self.register_buffer("vectors", torch.empty(0, 0))
         self.register_buffer("classes", torch.empty(0, dtype=torch.int64))
