@@ -210,3 +210,11 @@ def test_previous_weights_are_saved_and_loaded(tmp_path):
     assert straight.history.losses != train(task).history.losses
     for path in store.paths():
         assert_same(straight, train(task, start=read_checkpoint(path), previous_weights=True))
+
+
+def test_best_weights_from_before_the_start_are_not_forgotten(tmp_path):
+    task, options = TASKS["tabular"], {"eval_every": 2, "take_best": True}
+    train(task, checkpoints=Checkpoints(tmp_path), **options)
+    state, _ = Checkpoints(tmp_path).newest()
+    with pytest.raises(ValueError, match="checkpoints: expected where the best weights"):
+        train(task, start=state, **options)

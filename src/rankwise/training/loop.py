@@ -107,6 +107,8 @@ def fit(
             check_count(name, value)
     if eval_every is None and (patience is not None or take_best):
         raise ValueError("eval_every: expected a number of steps with patience or take_best, got None")
+    if start is not None and take_best and checkpoints is None:
+        raise ValueError("checkpoints: expected where the best weights of before `start` are, with take_best, got None")
     fabric = fabric or make_fabric(place or Place())
     with RandomState.kept(fabric.device):
         training = _Training(task, steps, optimiser, schedule, accumulate, rows_at_once, previous_weights, seed, fabric)
