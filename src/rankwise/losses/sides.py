@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rankwise.lists import Lists, compact
-from rankwise.pairs import pair_sums
+from rankwise.pairs import pair_sums_within
 from rankwise.surrogates import Surrogate
 
 __all__ = ["Sides", "split_sides"]
@@ -32,13 +32,13 @@ class Sides:
     rate: Tensor
     valid: Tensor
 
-    def mean_over_negatives(self, lists: Lists, positives: Tensor, surrogate: Surrogate) -> Tensor:
+    def mean_over_negatives(self, lists: Lists, surrogate: Surrogate) -> Tensor:
         """The mean over the negatives j of a list of l(s_i - s_j), for each of its positives s_i, (Q, A)."""
-        sums = pair_sums(
-            positives,
+        sums = pair_sums_within(
             lists.scores,
+            self.places,
             surrogate,
-            weights=None if lists.weights is None else lists.weights.to(positives.dtype),
+            weights=None if lists.weights is None else lists.weights.to(lists.scores.dtype),
             anchor_mask=self.mask,
             other_mask=self.negatives,
         )
@@ -52,14 +52,12 @@ def split_sides(lists: Lists) -> Sides:
     negatives = lists.mask ^ chosen
     places, mask = compact(chosen)
     if lists.weights is None:
-        weights, negative = mask.to(dtype), negatives.sum(1).to(dtype)
+        weights, positive = mask, mask.sum(1, dtype=dtype)
+        negative = lists.size - positive
     else:
-        weights, negative = (
-            lists.weights.gather(1, places).to(dtype) * mask,
-            (lists.weights * negatives).sum(1).to(dtype),
-        )
-    positive = weights.sum(1)
-    valid = (positive > 0) & (negative > 0)
+        weights = lists.weights.gather(1, places).to(dtype) * mask
+        positive, negative = weights.sum(1), (lists.weights * negatives).sum(1).to(dtype)
+    valid = torch.minimum(positive, negative) > 0
     rate = torch.where(valid, positive / (positive + negative).clamp_min(tiny), 0.5)
     share = weights / positive.clamp_min(tiny)[:, None]
     return Sides(places, mask, share, negatives, negative.clamp_min(tiny), rate, valid)

@@ -108,15 +108,17 @@ class StableAPLoss(ListLoss):
         valid = packed.join([side.valid for side in sides])
         rho = self._ratio(packed.join([side.rate for side in sides]), group_ids)
         linked, scale = self.link.with_scale(packed, group_ids)
-        positives = [lists.scores.gather(1, side.places) for lists, side in zip(linked.blocks, sides, strict=True)]
+        positives = [
+            lists.scores.detach().gather(1, side.places) for lists, side in zip(linked.blocks, sides, strict=True)
+        ]
         weights = (
             self._weights_by_mean(linked, sides, positives, scale, group_ids)
             if self.tracker is not None
             else self._weights_by_rank(linked, sides, positives, rho)
         )
         sums = [
-            (side.share * weight * side.mean_over_negatives(lists, scores, self.surrogate)).sum(1)
-            for lists, side, scores, weight in zip(linked.blocks, sides, positives, weights, strict=True)
+            (side.share * weight * side.mean_over_negatives(lists, self.surrogate)).sum(1)
+            for lists, side, weight in zip(linked.blocks, sides, weights, strict=True)
         ]
         # Beyond any number that matters; keeps x / (1 + x) from becoming inf / inf.
         x = (rho * packed.join(sums)).clamp_max(1e30)
@@ -163,7 +165,7 @@ class StableAPLoss(ListLoss):
         mean = self.tracker(observed, valid, group_ids, previous) / unit
         weights = []
         for lists, _, scores in pairs:
-            standing = self.surrogate.value(scores - mean[lists.positions, None]) / self.largest
+            standing = self.surrogate.value(scores - linked.of_block(mean, lists)[:, None]) / self.largest
             weights.append(((1 + self.a) / (standing.clamp_max(1) + self.a)) ** self.t)
         return weights
 
@@ -175,7 +177,7 @@ class StableAPLoss(ListLoss):
         weights = []
         for lists, side, scores in zip(linked.blocks, sides, positives, strict=True):
             rank = _share_at_or_above(scores, side)
-            most = self.largest * rho[lists.positions, None]
+            most = self.largest * linked.of_block(rho, lists)[:, None]
             # 3 x 1/6 may come out a little above 1/2, where w jumps.
             upper = rank <= 0.5 + 1e-6
             head = 0.5 / (rank * (1 - rank)).where(upper, 0.25).clamp_min(torch.finfo(rank.dtype).tiny).sqrt()
