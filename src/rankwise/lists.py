@@ -37,7 +37,7 @@ class Lists:
         positions: (Q,) where each of these lists stands among all lists of the batch.
         sample_ids: (Q, L) the ids of the items, or None.
         previous_scores: (Q, L) the scores of the same items under the weights before the last step, or None.
-        size: (Q,) how many items each list holds.
+        size: (Q,) how many items each list holds; full: whether every slot holds one.
     """
 
     scores: Tensor
@@ -51,6 +51,10 @@ class Lists:
     @cached_property
     def size(self) -> Tensor:
         return count(self.mask)
+
+    @cached_property
+    def full(self) -> bool:
+        return bool(self.mask.all())
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,10 @@ class PackedLists:
     def of_block(self, values: Tensor, block: Lists) -> Tensor:
         """Of per-list values (size, ...) in the order of the lists, those of one block."""
         return values if len(self.blocks) == 1 else values[block.positions]
+
+    def column(self, values: Tensor | float, block: Lists) -> Tensor | float:
+        """Per-list values (size,) as a column (Q, 1) beside the items of one block; a number for all as it is."""
+        return self.of_block(values, block)[:, None] if isinstance(values, Tensor) else values
 
     def per_list(self, name: str, values: object) -> Tensor:
         """What a caller says of whole lists, as (size,).

@@ -99,7 +99,7 @@ def surrogate_ranks(lists: Lists, sample: Sample, surrogate: SquaredHinge) -> Te
         surrogate,
         weights=sample.stands_for,
         anchor_mask=sample.mask,
-        other_mask=None if bool(lists.mask.all()) else lists.mask,
+        other_mask=None if lists.full else lists.mask,
     )
     itself = surrogate.margin**2
     if sample.itself is not None:
