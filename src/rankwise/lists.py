@@ -8,15 +8,18 @@ shortest list, so that one long list does not blow up all the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from rankwise.checks import check_choice, check_finite, check_ids, check_same_shape, check_tensor
 
-__all__ = ["EMPTY_POLICIES", "Lists", "PackedLists", "compact", "pack", "reduce_lists"]
+__all__ = ["EMPTY_POLICIES", "Lists", "PackedLists", "compact", "count", "full_precision", "pack", "reduce_lists"]
 
 EMPTY_POLICIES = ("skip", "zero", "one", "error")
 
@@ -34,6 +37,7 @@ class Lists:
         positions: (Q,) where each of these lists stands among all lists of the batch.
         sample_ids: (Q, L) the ids of the items, or None.
         previous_scores: (Q, L) the scores of the same items under the weights before the last step, or None.
+        size: (Q,) how many items each list holds; full: whether every slot holds one.
     """
 
     scores: Tensor
@@ -43,6 +47,14 @@ class Lists:
     positions: Tensor
     sample_ids: Tensor | None = None
     previous_scores: Tensor | None = None
+
+    @cached_property
+    def size(self) -> Tensor:
+        return count(self.mask)
+
+    @cached_property
+    def full(self) -> bool:
+        return bool(self.mask.all())
 
 
 @dataclass(frozen=True)
@@ -72,6 +84,14 @@ class PackedLists:
         """Apply a function of lists to every block and put each of its per-list results in the order of the lists."""
         parts = [per_block(block) for block in self.blocks]
         return tuple(self.join(column) for column in zip(*parts, strict=True))
+
+    def of_block(self, values: Tensor, block: Lists) -> Tensor:
+        """Of per-list values (size, ...) in the order of the lists, those of one block."""
+        return values if len(self.blocks) == 1 else values[block.positions]
+
+    def column(self, values: Tensor | float, block: Lists) -> Tensor | float:
+        """Per-list values (size,) as a column (Q, 1) beside the items of one block; a number for all as it is."""
+        return self.of_block(values, block)[:, None] if isinstance(values, Tensor) else values
 
     def per_list(self, name: str, values: object) -> Tensor:
         """What a caller says of whole lists, as (size,).
@@ -176,11 +196,18 @@ def compact(chosen: Tensor) -> tuple[Tensor, Tensor]:
 
     `values.gather(1, index)` then holds the chosen values of each list at the front, and any value outside the mask.
     """
-    rows, places = chosen.nonzero(as_tuple=True)
+    rows, places = _nonzero(chosen)
     counts = torch.bincount(rows, minlength=len(chosen))
     width = int(counts.max()) if counts.numel() else 0
+    if len(chosen) * width == len(places):  # as many in each
+        return places.view(-1, width), torch.ones(len(chosen), width, dtype=torch.bool, device=chosen.device)
     mask = torch.arange(width, device=chosen.device) < counts[:, None]
     return torch.zeros_like(mask, dtype=torch.int64).masked_scatter(mask, places), mask
+
+
+def count(mask: Tensor) -> Tensor:
+    """How many are True along the last axis; summing booleans as int64 takes several times as long."""
+    return mask.sum(-1, dtype=torch.int32).long()
 
 
 def reduce_lists(
@@ -203,6 +230,8 @@ def reduce_lists(
         raise ValueError(
             f'labels: {int((~valid).sum())} of {len(valid)} lists lack the items the quantity needs, and empty="error"'
         )
+    if weights is None and reduction == "mean" and len(valid) and bool(valid.all()):
+        return values.mean()
     if reduction == "none":
         fill = {"skip": float("nan"), "zero": 0.0, "one": 1.0, "error": 0.0}[empty]
         return torch.where(valid, values, fill)
@@ -211,6 +240,22 @@ def reduce_lists(
     share = counted.to(values.dtype) if weights is None else counted * weights.to(values.dtype)
     total = (filled * share).sum()
     return total if reduction == "sum" else total / share.sum().clamp_min(torch.finfo(values.dtype).tiny)
+
+
+def full_precision(device_type: str) -> AbstractContextManager[object]:
+    """Autocast switched off, at no cost where it is not on."""
+    if torch.is_autocast_enabled(device_type):
+        return torch.autocast(device_type, enabled=False)
+    return nullcontext()
+
+
+def _nonzero(chosen: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows and columns of what is True in (Q, L); on the CPU numpy looks many times faster for the few of many."""
+    if chosen.device.type != "cpu":
+        rows, columns = chosen.nonzero(as_tuple=True)
+        return rows, columns
+    found = np.divmod(np.flatnonzero(chosen.numpy()), max(1, chosen.shape[1]))
+    return torch.from_numpy(found[0]), torch.from_numpy(found[1])
 
 
 def _beside(name: str, value: object, scores: Tensor) -> Tensor:

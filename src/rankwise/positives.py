@@ -83,7 +83,7 @@ def locate_dense(relevant: Tensor, weights: Tensor, start: Tensor, end: Tensor) 
 
 def sort_values(values: Tensor) -> Tensor:
     """Ascending along the last axis; on the CPU by numpy's vectorised sort."""
-    if values.device.type != "cpu" or values.dtype not in (torch.float32, torch.float64):
+    if values.device.type != "cpu" or values.dtype not in (torch.float32, torch.float64, torch.int64):
         return torch.sort(values, dim=-1).values
     return torch.from_numpy(np.sort(values.detach().contiguous().numpy(), axis=-1))
 

@@ -75,12 +75,11 @@ class OneSidedHuber:
     def pieces(self) -> Pieces:
         return Pieces(scale=self.tau, tail_end=0.0, tail=(1.0, -2.0, 0.0), middle=(1.0, -2.0, 1.0))
 
-    # With y = 1 - x/tau and c = y cut to [0, 1]: the value is c (2y - c), the slope -2c/tau.
-
     def value(self, x: Tensor) -> Tensor:
-        y = x.mul_(-1 / self.tau).add_(1.0).clamp_min_(0.0)
-        cut = y.clamp_max(1.0)
-        return y.mul_(2.0).sub_(cut).mul_(cut)
+        # Twice torch's two-sided one around tau, in units of tau, cut off beyond its middle.
+        x = x.clamp_max_(self.tau)
+        middle = x.new_full((), self.tau).expand_as(x)
+        return torch.nn.functional.smooth_l1_loss(x, middle, reduction="none", beta=self.tau).mul_(2 / self.tau)
 
     def slope(self, x: Tensor) -> Tensor:
         return x.mul_(2 / self.tau**2).sub_(2 / self.tau).clamp_(-2 / self.tau, 0.0)

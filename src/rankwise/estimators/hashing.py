@@ -9,13 +9,14 @@ __all__ = ["HashIndex"]
 
 # Odd constants whose bits look random; int64 products wrap around, which is what is wanted here.
 _MIX = (-7046029254386353131, -4417276706812531889, 1609587929392839161)
-# Slots per id at least, up to four times as many after growing: most ids are found at their first slot, nearly all
-# others in the window after it.
+# Slots per id at least, up to four times as many after growing: nearly all ids stand within a window after their slot.
 _ROOM = 2
 _SMALLEST = 1024
 _WINDOW = 8
-# Marks a slot that holds another id.
-_OTHER = -2
+# A slot holds a row in its lower bits and some bits of the id's hash above them, or nothing.
+_ROW = (1 << 40) - 1
+_TAG = ((1 << 62) - 1) ^ _ROW
+_FREE = 1 << 62
 
 
 class HashIndex:
@@ -33,60 +34,68 @@ class HashIndex:
         tensor([ 1, -1])
     """
 
+    count: int
+
     def __init__(self, ids: Tensor) -> None:
-        self._rows = torch.full((_size(len(ids)),), -1, dtype=torch.int64, device=ids.device)
-        self.count = 0
+        self._clear(len(ids), ids.device)
         self.add(ids)
 
     def find(self, ids: Tensor, known: Tensor) -> Tensor:
         """The rows of `ids` (Q, columns) among the `known` (n, columns), -1 where there is none: (Q,)."""
-        slots = _hash(ids) & (len(self._rows) - 1)
-        found = self._rows[slots]
-        pending = self._occupied_by_others(ids, known, found).nonzero()[:, 0]
-        slots = slots[pending]
-        while len(pending):
-            # An id stands before the first free slot after its own, if anywhere: several slots are seen at once.
-            window = (slots[:, None] + torch.arange(1, _WINDOW + 1, device=ids.device)) & (len(self._rows) - 1)
-            rows = self._rows[window]
-            rows = rows.masked_fill((known[rows] != ids[pending, None]).any(2) & (rows >= 0), _OTHER)
-            found[pending] = rows.amax(1).clamp_min(-1)
-            undecided = (rows == _OTHER).all(1)
-            slots, pending = slots[undecided] + _WINDOW, pending[undecided]
+        if not len(known):
+            return torch.full((len(ids),), -1, device=ids.device)
+        slots, tags = self._slots_and_tags(ids)
+        # The slot of the id's own tag is left with the row alone, all others of the window with something larger.
+        found = (self._windows[slots] ^ tags[:, None]).amin(1).clamp_max_(len(known) - 1)
+        there = known[found]
+        if not torch.equal(there, ids):
+            others = (there != ids).any(1).nonzero()[:, 0]
+            found[others] = self._search(slots[others], ids[others], known)
         return found
 
     def add(self, known: Tensor) -> None:
         """Take in the ids that came since: `known` (n, columns) are all, the first `count` of them already here."""
-        if len(known) * _ROOM > len(self._rows):
-            self._rows = torch.full((_size(2 * len(known)),), -1, dtype=torch.int64, device=known.device)
-            self.count = 0
+        if len(known) * _ROOM > self._size:
+            self._clear(2 * len(known), known.device)
         rows = torch.arange(self.count, len(known), device=known.device)
-        slots = _hash(known[self.count :]) & (len(self._rows) - 1)
+        slots, tags = self._slots_and_tags(known[self.count :])
+        filled = tags | rows
         while len(rows):
             # Several may want one free slot: the first row gets it, the others move on.
-            free = self._rows[slots] < 0
-            wanted, wanting = slots[free], rows[free]
-            taken, which = wanted.unique(return_inverse=True)
-            first = torch.full_like(taken, len(known)).scatter_reduce(0, which, wanting, "amin")
-            self._rows[taken] = first
-            left = self._rows[slots] != rows
-            rows, slots = rows[left], (slots[left] + 1) & (len(self._rows) - 1)
+            free = self._slots[slots] == _FREE
+            taken, which = slots[free].unique(return_inverse=True)
+            first = torch.full_like(taken, len(known)).scatter_reduce(0, which, rows[free], "amin")
+            self._slots[taken] = filled[first - self.count]
+            left = self._slots[slots] & _ROW != rows
+            rows, slots = rows[left], (slots[left] + 1) & (self._size - 1)
+        self._slots[self._size :] = self._slots[: _WINDOW - 1]
         self.count = len(known)
 
-    @staticmethod
-    def _occupied_by_others(ids: Tensor, known: Tensor, rows: Tensor) -> Tensor:
-        # Where there is none, -1 names the last row; what that holds does not matter.
-        return (known[rows] != ids).any(1) & (rows >= 0) if len(known) else torch.zeros_like(rows, dtype=torch.bool)
+    def _search(self, slots: Tensor, ids: Tensor, known: Tensor) -> Tensor:
+        """Window by window: an id stands before the first free slot after its own, if anywhere."""
+        found = torch.full_like(slots, -1)
+        pending = torch.arange(len(slots), device=slots.device)
+        while len(pending):
+            window = self._windows[slots]
+            rows, free = window & _ROW, window == _FREE
+            same = (known[rows] == ids[pending, None]).all(2) & ~free
+            found[pending] = torch.where(same, rows, -1).amax(1)
+            undecided = ~(same | free).any(1)
+            slots, pending = (slots[undecided] + _WINDOW) & (self._size - 1), pending[undecided]
+        return found
 
+    def _clear(self, ids: int, device: torch.device) -> None:
+        """Room for so many ids; the first slots are repeated at the end, so that every window lies in one piece."""
+        self._size = max(_SMALLEST, 1 << (ids * _ROOM - 1).bit_length())
+        self._slots = torch.full((self._size + _WINDOW - 1,), _FREE, dtype=torch.int64, device=device)
+        self._windows = self._slots.unfold(0, _WINDOW, 1)
+        self.count = 0
 
-def _size(ids: int) -> int:
-    return max(_SMALLEST, 1 << (ids * _ROOM - 1).bit_length())
-
-
-def _hash(ids: Tensor) -> Tensor:
-    mixed = ids[:, 0] * _MIX[0]
-    for column in range(1, ids.shape[1]):
-        mixed = (mixed ^ (mixed >> 29)) * _MIX[1] + ids[:, column] * _MIX[2]
-    mixed ^= mixed >> 32
-    mixed *= _MIX[1]
-    # The high bits are the best mixed; what is left of the sign is cut off with the number of slots.
-    return mixed >> 24
+    def _slots_and_tags(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        mixed = ids[:, 0] * _MIX[0]
+        for column in range(1, ids.shape[1]):
+            mixed = (mixed ^ (mixed >> 29)).mul_(_MIX[1]).add_(ids[:, column], alpha=_MIX[2])
+        mixed ^= mixed >> 32
+        mixed *= _MIX[1]
+        # The higher bits are the best mixed.
+        return (mixed >> 24).bitwise_and_(self._size - 1), mixed.bitwise_and_(_TAG)

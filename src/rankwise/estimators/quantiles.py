@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor
 
 from rankwise.checks import check_count
 from rankwise.estimators.tracker import GroupTracker
+from rankwise.positives import sort_values
 
 __all__ = ["QuantileTracker", "interpolate_quantiles"]
 
@@ -70,21 +73,44 @@ def interpolate_quantiles(
     lists, width = scores.shape
     if width == 0:
         return scores.new_zeros(lists, count)
-    size = mask.sum(1, keepdim=True)
-    ascending = scores.masked_fill(~mask, torch.inf).sort(1).values
-    last = (size - 1).clamp_min(0)
-    lowest, highest = ascending[:, :1], ascending.gather(1, last)
-    second = ascending.gather(1, last.clamp_max(1))
-    second_last = ascending.gather(1, (last - 1).clamp_min(0))
+    even = bool(mask.all())
+    if even:
+        ascending = sort_values(scores)
+        lowest, highest = ascending[:, :1], ascending[:, -1:]
+        second, second_last = ascending[:, 1:2], ascending[:, -2:-1]
+        if width == 1:
+            second = second_last = lowest
+    else:
+        size = mask.sum(1, keepdim=True)
+        ascending = sort_values(scores.masked_fill(~mask, torch.inf))
+        last = (size - 1).clamp_min(0)
+        lowest, highest = ascending[:, :1], ascending.gather(1, last)
+        second = ascending.gather(1, last.clamp_max(1))
+        second_last = ascending.gather(1, (last - 1).clamp_min(0))
     below, above = 2 * lowest - second, 2 * highest - second_last
     if bounds is not None:
         below, above = below.clamp_min(bounds[0]), above.clamp_max(bounds[1])
-    extended = torch.cat([below, ascending, above], 1).scatter(1, size + 1, above)
-    extended = extended.masked_fill(size == 0, 0)
-    middles = (extended[:, :-1] + extended[:, 1:]) / 2
+    extended = torch.cat([below, ascending, above], 1)
+    if not even:
+        extended = extended.scatter(1, size + 1, above).masked_fill(size == 0, 0)
+    middles = (extended[:, :-1] + extended[:, 1:]).div_(2)
+    if even:
+        left, right, share = _even_places(width, count, scores.dtype, scores.device)
+        return middles.index_select(1, left).lerp(middles.index_select(1, right), share)
+    left, right, share = _places(size, count, scores.dtype)
+    return middles.gather(1, left).lerp(middles.gather(1, right), share)
 
-    step = torch.arange(count, dtype=scores.dtype, device=scores.device) + 0.5
-    at = step * (size.to(scores.dtype) / count)
-    left = torch.minimum(at.floor().long(), last)
-    share = (at - left).clamp_max(1)
-    return middles.gather(1, left).lerp(middles.gather(1, left + 1), share)
+
+def _places(size: Tensor, count: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    """Between which middles of lists of `size` (Q, 1) scores the quantiles lie, and where between: (Q, count) each."""
+    step = torch.arange(count, dtype=dtype, device=size.device) + 0.5
+    at = step * (size.to(dtype) / count)
+    left = torch.minimum(at.floor().long(), (size - 1).clamp_min(0))
+    return left, left + 1, (at - left).clamp_max(1)
+
+
+@lru_cache(maxsize=64)
+def _even_places(size: int, count: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """The same for lists of one size, (count,) each."""
+    left, right, share = _places(torch.tensor([[size]], device=device), count, dtype)
+    return left[0], right[0], share[0]

@@ -87,12 +87,14 @@ class ThresholdTracker(nn.Module):
         place = self.table.locate(group_ids)
         remembered, known = self.table.read(group_ids, place)
         before, curvature = remembered.to(scores.dtype).unbind(1)
-        if not bool(known.all()):
+        all_known = bool(known.all())
+        if not all_known:
             best, top_share = _best(scores[~known], share[~known], scores.shape[1])
             before = before.index_put((~known,), _start(best, top_share, level[~known]))
         slope, here = self._derivatives(scores, share, level, mean, before)
-        value = torch.where(known, before - self.step_size * slope, before)
-        curvature = torch.where(known, curvature.lerp(here, self.update_rate), here)
+        value, curvature = before - self.step_size * slope, curvature.lerp(here, self.update_rate)
+        if not all_known:
+            value, curvature = torch.where(known, value, before), torch.where(known, curvature, here)
         if self.training:
             now = self.table.update(group_ids, torch.stack([value, curvature], 1), 1.0, place=place)
             value, curvature = now.to(scores.dtype).unbind(1)

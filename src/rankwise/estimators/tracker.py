@@ -45,9 +45,9 @@ class GroupTracker(nn.Module):
         if group_ids is None:
             return observed
         if self.training:
-            rows = self.table.update(group_ids[present], observed[present], self.update_rate)
-            if len(rows) == len(observed):
-                return rows.to(observed.dtype)
+            if bool(present.all()):
+                return self.table.update(group_ids, observed, self.update_rate).to(observed.dtype)
+            self.table.update(group_ids[present], observed[present], self.update_rate)
         remembered, known = self.table.read(group_ids)
         return torch.where(known[:, None], remembered.to(observed.dtype), observed)
 

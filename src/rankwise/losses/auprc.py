@@ -86,8 +86,8 @@ class AUPRCLoss(ListLoss):
 
     def per_list(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
         sides = [split_sides(lists) for lists in packed.blocks]
-        rate, valid = packed.join([side.rate for side in sides]), packed.join([side.valid for side in sides])
-        prior = self.prior(rate, group_ids)
+        valid = packed.join([side.valid for side in sides])
+        negatives_per_positive = self.prior.odds(lambda: packed.join([side.rate for side in sides]), group_ids)
         blocks = self.link(packed, group_ids).blocks
         positives = [lists.scores.gather(1, side.places) for lists, side in zip(blocks, sides, strict=True)]
         quantiles: Tensor | None = None
@@ -99,9 +99,9 @@ class AUPRCLoss(ListLoss):
             quantiles = self.tracker(packed.join(observed), valid, group_ids)
         values = []
         for lists, side, scores in zip(blocks, sides, positives, strict=True):
-            recall = self._recall(scores, None if quantiles is None else quantiles[lists.positions], side.share)
-            false_positives = side.mean_over_negatives(lists, scores, self.precision_surrogate)
-            odds = ((1 - prior) / prior)[lists.positions, None] * false_positives / recall
+            recall = self._recall(scores, None if quantiles is None else packed.of_block(quantiles, lists), side.share)
+            false_positives = side.mean_over_negatives(lists, self.precision_surrogate)
+            odds = packed.column(negatives_per_positive, lists) / recall * false_positives
             # Beyond any number that matters; keeps x / (1 + x) from becoming inf / inf.
             odds = odds.clamp_max(1e30)
             values.append((odds / (1 + odds) * side.share).sum(1))

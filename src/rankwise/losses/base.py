@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from rankwise.checks import check_choice, check_ids, check_labels, check_tensor
 from rankwise.distributed import gather_rows, world_size
-from rankwise.lists import PackedLists, pack, reduce_lists
+from rankwise.lists import PackedLists, full_precision, pack, reduce_lists
 
 __all__ = ["ListLoss"]
 
@@ -71,7 +71,7 @@ class ListLoss(nn.Module):
             weights, group_ids = _gather("weights", weights), _gather("group_ids", group_ids)
             sample_ids = _gather("sample_ids", sample_ids)
             previous_scores = _gather("previous_scores", previous_scores)
-        with torch.autocast(scores.device.type, enabled=False):
+        with full_precision(scores.device.type):
             if scores.dtype in (torch.float16, torch.bfloat16):
                 scores = scores.float()
             packed = pack(

@@ -73,23 +73,23 @@ class CompositionalLoss(ListLoss):
                 "one; pass them, or take update_rate=1 and do without a memory, got None"
             )
         totals = None if self.totals is None else self.totals(packed.ids)
-        samples = [self._sample(block, totals) for block in packed.blocks]
+        samples = [self._sample(packed, block, totals) for block in packed.blocks]
         inner = [self.inner(block, sample) for block, sample in zip(packed.blocks, samples, strict=True)]
         if self.averages is not None and group_ids is not None:
             inner = self._averaged(self.averages, packed, samples, inner, group_ids)
         values = [
-            self.outer(block, sample, sums, None if group_ids is None else group_ids[block.positions])
+            self.outer(block, sample, sums, None if group_ids is None else packed.of_block(group_ids, block))
             for block, sample, sums in zip(packed.blocks, samples, inner, strict=True)
         ]
         return packed.join(values), packed.join([sample.valid for sample in samples])
 
-    def _sample(self, lists: Lists, totals: Totals | None) -> Sample:
+    def _sample(self, packed: PackedLists, lists: Lists, totals: Totals | None) -> Sample:
         # With a gain known by a word all grades above 0 gain, and no others.
         chosen = lists.labels > 0 if isinstance(self.gain, str) else self._gain(lists.labels) > 0
         chosen = chosen & lists.mask
         if totals is None:
             return whole_lists(lists, chosen, self._gain, self.k)
-        of_lists = Totals(*(t[lists.positions] for t in totals))
+        of_lists = Totals(*(packed.of_block(t, lists) for t in totals))
         return sample_of_lists(lists, chosen, self._gain, of_lists, self.self_weight)
 
     def _averaged(
@@ -101,19 +101,31 @@ class CompositionalLoss(ListLoss):
         group_ids: Tensor,
     ) -> list[Tensor]:
         """The averages in the place of the observed sums, with a gradient as if they were a function of the sums."""
-        counted = [sample.mask & sample.valid[:, None] for sample in samples]
+        counted = [_counted(sample) for sample in samples]
         pairs = []
         for block, sample, mask in zip(packed.blocks, samples, counted, strict=True):
             assert block.sample_ids is not None
             items = block.sample_ids.gather(1, sample.places)
-            pairs.append(torch.stack([group_ids[block.positions, None].expand_as(items)[mask], items[mask]], 1))
-        observed = [sums[mask] for sums, mask in zip(inner, counted, strict=True)]
+            lists = packed.of_block(group_ids, block)[:, None].expand_as(items)
+            pairs.append(torch.stack([_chosen(lists, mask), _chosen(items, mask)], 1))
+        observed = [_chosen(sums, mask) for sums, mask in zip(inner, counted, strict=True)]
         means = averages(torch.cat(pairs), torch.cat(observed)).split([len(part) for part in observed])
+        attached = [self.attach(mean, part) for mean, part in zip(means, observed, strict=True)]
         return [
-            sums.masked_scatter(mask, self.attach(mean, part))
-            for sums, mask, mean, part in zip(inner, counted, means, observed, strict=True)
+            values.view_as(sums) if mask is None else sums.masked_scatter(mask, values)
+            for sums, mask, values in zip(inner, counted, attached, strict=True)
         ]
 
     def attach(self, mean: Tensor, observed: Tensor) -> Tensor:
         """The value of the mean with the gradient of the observed sum."""
         return mean + (observed - observed.detach())
+
+
+def _counted(sample: Sample) -> Tensor | None:
+    """(Q, A) the relevant items of lists that count; None when that is all."""
+    counted = sample.mask & sample.valid[:, None]
+    return None if bool(counted.all()) else counted
+
+
+def _chosen(values: Tensor, mask: Tensor | None) -> Tensor:
+    return values.flatten() if mask is None else values[mask]

@@ -7,8 +7,9 @@ from torch import Tensor, nn
 
 from rankwise.checks import check_choice, check_finite, check_ids, check_same_shape, check_tensor
 from rankwise.distributed import gather_rows
-from rankwise.lists import Lists, PackedLists
+from rankwise.lists import Lists, PackedLists, full_precision
 from rankwise.losses.base import ListLoss
+from rankwise.losses.similarity import self_similarities
 
 __all__ = ["EmbeddingLoss", "check_embeddings", "similarity_lists"]
 
@@ -63,7 +64,7 @@ class EmbeddingLoss(nn.Module):
             previous_embeddings = check_tensor("previous_embeddings", previous_embeddings).detach().to(embeddings)
             check_same_shape("previous_embeddings", previous_embeddings, "embeddings", embeddings.shape)
             check_finite("previous_embeddings", previous_embeddings)
-        with torch.autocast(embeddings.device.type, enabled=False):
+        with full_precision(embeddings.device.type):
             queries, labels = self._ready(embeddings), gather_rows(labels)
             before = None if previous_embeddings is None else self._ready(previous_embeddings)
             if reference_embeddings is None and reference_labels is None:
@@ -119,7 +120,8 @@ def similarity_lists(
     if previous is not None and previous_references is not None:
         before = previous @ previous_references.detach().T
     positions = torch.arange(first, first + len(labels), device=labels.device)
-    return Lists(queries @ references.T, relevant, mask, None, positions, previous_scores=before)
+    scores = self_similarities(queries) if queries is references else queries @ references.T
+    return Lists(scores, relevant, mask, None, positions, previous_scores=before)
 
 
 def check_embeddings(prefix: str, embeddings: object, labels: object) -> tuple[Tensor, Tensor]:

@@ -84,12 +84,12 @@ def _within_two(scores: Tensor) -> bool:
     if not scores.numel():
         return True
     low, high = torch.aminmax(scores)
-    return bool(high - low <= 2)
+    return high.item() - low.item() <= 2
 
 
 def _spread(lists: Lists) -> tuple[Tensor]:
     """Root mean square distance of the scores from the mean of their list, (Q,)."""
-    size = lists.mask.sum(1, keepdim=True).clamp_min(1)
+    size = lists.size[:, None].clamp_min(1)
     scores = lists.scores.double()
     distance = (scores - (scores * lists.mask).sum(1, keepdim=True) / size) * lists.mask
     return ((distance.square().sum(1) / size[:, 0]).sqrt(),)

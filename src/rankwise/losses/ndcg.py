@@ -11,7 +11,7 @@ from rankwise.lists import Lists
 from rankwise.losses.compositional import CompositionalLoss
 from rankwise.losses.samples import Sample
 from rankwise.losses.statistics import ListStatistics
-from rankwise.pairs import pair_sums
+from rankwise.pairs import pair_sums_within
 from rankwise.surrogates import SquaredHinge
 
 __all__ = ["NDCGLoss"]
@@ -93,13 +93,13 @@ class NDCGLoss(CompositionalLoss):
 
 def surrogate_ranks(lists: Lists, sample: Sample, surrogate: SquaredHinge) -> Tensor:
     """r of each relevant item, (Q, A); margin^2 in the padding."""
-    ranks = pair_sums(
-        lists.scores.gather(1, sample.places),
+    ranks = pair_sums_within(
         lists.scores,
+        sample.places,
         surrogate,
         weights=sample.stands_for,
         anchor_mask=sample.mask,
-        other_mask=None if bool(lists.mask.all()) else lists.mask,
+        other_mask=None if lists.full else lists.mask,
     )
     itself = surrogate.margin**2
     if sample.itself is not None:

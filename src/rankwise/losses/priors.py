@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +27,11 @@ class Prior(nn.Module):
     def forward(self, rate: Tensor, group_ids: Tensor | None) -> Tensor:
         raise NotImplementedError
 
+    def odds(self, rate: Callable[[], Tensor], group_ids: Tensor | None) -> Tensor | float:
+        """Negatives per positive, (1 - prior) / prior: (Q,), or a number for all lists. `rate` is asked if needed."""
+        prior: Tensor = self(rate(), group_ids)
+        return (1 - prior) / prior
+
 
 class ConstantPrior(Prior):
     """One number for all lists."""
@@ -37,6 +42,9 @@ class ConstantPrior(Prior):
 
     def forward(self, rate: Tensor, group_ids: Tensor | None) -> Tensor:
         return torch.full_like(rate, self.value)
+
+    def odds(self, rate: Callable[[], Tensor], group_ids: Tensor | None) -> float:
+        return (1 - self.value) / self.value
 
 
 class BatchPrior(Prior):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rankwise.lists import Lists, compact
+from rankwise.lists import Lists, compact, count
 from rankwise.losses.statistics import Totals
 from rankwise.metrics.ndcg import ideal_dcg
 
@@ -55,7 +55,7 @@ def whole_lists(lists: Lists, chosen: Tensor, gain: Callable[[Tensor], Tensor], 
     places, mask = compact(chosen)
     own = gain(lists.labels.gather(1, places)) * mask
     own_weights = None if weights is None else weights.gather(1, places) * mask
-    totals = Totals(lists.mask.sum(1), mask.sum(1), ideal_dcg(own, weights=own_weights, k=k))
+    totals = Totals(lists.size, count(mask), ideal_dcg(own, weights=own_weights, k=k))
     valid = _something_to_rank(own, mask, totals.size)
     counted = own if own_weights is None else own * own_weights
     return _sample(lists.scores.dtype, places, mask, counted, weights, None, totals, valid)
@@ -67,9 +67,9 @@ def sample_of_lists(
     """When the batch holds some relevant and some irrelevant items of lists with these totals."""
     dtype = lists.scores.dtype
     places, mask = compact(chosen)
-    counts = mask.sum(1), lists.mask.sum(1)
+    counts = count(mask), lists.size
     _check_counts(counts[0], counts[1] - counts[0], totals)
-    relevant, drawn = (count.to(dtype) for count in counts)
+    relevant, drawn = (number.to(dtype) for number in counts)
     irrelevant = drawn - relevant
     size, all_relevant = totals.size.to(dtype), totals.relevant.to(dtype)
     weights = lists.mask.to(dtype)
@@ -113,7 +113,7 @@ def _something_to_rank(gains: Tensor, mask: Tensor, size: Tensor) -> Tensor:
     if not mask.shape[1]:
         return torch.zeros_like(size, dtype=torch.bool)
     differ = (gains < gains.amax(1, keepdim=True)) & mask
-    return mask[:, 0] & (differ.any(1) | (mask.sum(1) < size))
+    return mask[:, 0] & (differ.any(1) | (count(mask) < size))
 
 
 def _mean_one(weights: Tensor, mask: Tensor) -> Tensor:
@@ -124,6 +124,8 @@ def _mean_one(weights: Tensor, mask: Tensor) -> Tensor:
 
 
 def _check_counts(relevant: Tensor, irrelevant: Tensor, totals: Totals) -> None:
+    if not bool((torch.maximum(relevant - totals.relevant, irrelevant + totals.relevant - totals.size) > 0).any()):
+        return
     for name, drawn, there in (
         ("relevant", relevant, totals.relevant),
         ("irrelevant", irrelevant, totals.size - totals.relevant),

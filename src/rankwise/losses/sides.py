@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from rankwise.lists import Lists, compact
-from rankwise.pairs import pair_sums
+from rankwise.pairs import pair_sums_within
 from rankwise.surrogates import Surrogate
 
 __all__ = ["Sides", "split_sides"]
@@ -20,25 +21,30 @@ class Sides:
 
     Attributes:
         places, mask: (Q, A) where the positives stand; share: (Q, A) their weights, of sum 1 per list.
-        negatives: (Q, L) which items are negative; negative_weight: (Q,) their weight in all, at least tiny.
-        rate: (Q,) the share of positives; valid: (Q,) which lists have both.
+        negatives: (Q, L) which items are negative; positive_weight, negative_weight: (Q,) what either weigh in all, at
+            least tiny.
+        valid: (Q,) which lists have both; rate: (Q,) the share of positives, 1/2 where there are not both.
     """
 
     places: Tensor
     mask: Tensor
     share: Tensor
     negatives: Tensor
+    positive_weight: Tensor
     negative_weight: Tensor
-    rate: Tensor
     valid: Tensor
 
-    def mean_over_negatives(self, lists: Lists, positives: Tensor, surrogate: Surrogate) -> Tensor:
+    @cached_property
+    def rate(self) -> Tensor:
+        return torch.where(self.valid, self.positive_weight / (self.positive_weight + self.negative_weight), 0.5)
+
+    def mean_over_negatives(self, lists: Lists, surrogate: Surrogate) -> Tensor:
         """The mean over the negatives j of a list of l(s_i - s_j), for each of its positives s_i, (Q, A)."""
-        sums = pair_sums(
-            positives,
+        sums = pair_sums_within(
             lists.scores,
+            self.places,
             surrogate,
-            weights=None if lists.weights is None else lists.weights.to(positives.dtype),
+            weights=None if lists.weights is None else lists.weights.to(lists.scores.dtype),
             anchor_mask=self.mask,
             other_mask=self.negatives,
         )
@@ -52,14 +58,11 @@ def split_sides(lists: Lists) -> Sides:
     negatives = lists.mask ^ chosen
     places, mask = compact(chosen)
     if lists.weights is None:
-        weights, negative = mask.to(dtype), negatives.sum(1).to(dtype)
+        weights, positive = mask, mask.sum(1, dtype=dtype)
+        negative = lists.size - positive
     else:
-        weights, negative = (
-            lists.weights.gather(1, places).to(dtype) * mask,
-            (lists.weights * negatives).sum(1).to(dtype),
-        )
-    positive = weights.sum(1)
-    valid = (positive > 0) & (negative > 0)
-    rate = torch.where(valid, positive / (positive + negative).clamp_min(tiny), 0.5)
-    share = weights / positive.clamp_min(tiny)[:, None]
-    return Sides(places, mask, share, negatives, negative.clamp_min(tiny), rate, valid)
+        weights = lists.weights.gather(1, places).to(dtype) * mask
+        positive, negative = weights.sum(1), (lists.weights * negatives).sum(1).to(dtype)
+    valid = torch.minimum(positive, negative) > 0
+    positive = positive.clamp_min(tiny)
+    return Sides(places, mask, weights / positive[:, None], negatives, positive, negative.clamp_min(tiny), valid)

@@ -106,17 +106,21 @@ class StableAPLoss(ListLoss):
     def per_list(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
         sides = [split_sides(lists) for lists in packed.blocks]
         valid = packed.join([side.valid for side in sides])
-        rho = self._ratio(packed.join([side.rate for side in sides]), group_ids)
+        rho: Tensor | float = self.rho
+        if self.prior is not None:
+            rho = self.prior.odds(lambda: packed.join([side.rate for side in sides]), group_ids)
         linked, scale = self.link.with_scale(packed, group_ids)
-        positives = [lists.scores.gather(1, side.places) for lists, side in zip(linked.blocks, sides, strict=True)]
+        positives = [
+            lists.scores.detach().gather(1, side.places) for lists, side in zip(linked.blocks, sides, strict=True)
+        ]
         weights = (
             self._weights_by_mean(linked, sides, positives, scale, group_ids)
             if self.tracker is not None
             else self._weights_by_rank(linked, sides, positives, rho)
         )
         sums = [
-            (side.share * weight * side.mean_over_negatives(lists, scores, self.surrogate)).sum(1)
-            for lists, side, scores, weight in zip(linked.blocks, sides, positives, weights, strict=True)
+            (side.share * weight * side.mean_over_negatives(lists, self.surrogate)).sum(1)
+            for lists, side, weight in zip(linked.blocks, sides, weights, strict=True)
         ]
         # Beyond any number that matters; keeps x / (1 + x) from becoming inf / inf.
         x = (rho * packed.join(sums)).clamp_max(1e30)
@@ -130,13 +134,6 @@ class StableAPLoss(ListLoss):
 
     def _h(self, x: Tensor) -> Tensor:
         return torch.sqrt(x / (1 + x) + self.eps**2)
-
-    def _ratio(self, rate: Tensor, group_ids: Tensor | None) -> Tensor:
-        """rho of each list, (size,)."""
-        if self.prior is None:
-            return torch.full_like(rate, self.rho)
-        prior: Tensor = self.prior(rate, group_ids)
-        return (1 - prior) / prior
 
     @torch.no_grad()
     def _weights_by_mean(
@@ -163,19 +160,19 @@ class StableAPLoss(ListLoss):
         mean = self.tracker(observed, valid, group_ids, previous) / unit
         weights = []
         for lists, _, scores in pairs:
-            standing = self.surrogate.value(scores - mean[lists.positions, None]) / self.largest
+            standing = self.surrogate.value(scores - linked.column(mean, lists)) / self.largest
             weights.append(((1 + self.a) / (standing.clamp_max(1) + self.a)) ** self.t)
         return weights
 
     @torch.no_grad()
     def _weights_by_rank(
-        self, linked: PackedLists, sides: Sequence[Sides], positives: Sequence[Tensor], rho: Tensor
+        self, linked: PackedLists, sides: Sequence[Sides], positives: Sequence[Tensor], rho: Tensor | float
     ) -> list[Tensor]:
         """w(r) of Theorem 1, r the share of positives at or above each one, (Q, A) for each block."""
         weights = []
         for lists, side, scores in zip(linked.blocks, sides, positives, strict=True):
             rank = _share_at_or_above(scores, side)
-            most = self.largest * rho[lists.positions, None]
+            most = self.largest * linked.column(rho, lists)
             # 3 x 1/6 may come out a little above 1/2, where w jumps.
             upper = rank <= 0.5 + 1e-6
             head = 0.5 / (rank * (1 - rank)).where(upper, 0.25).clamp_min(torch.finfo(rank.dtype).tiny).sqrt()

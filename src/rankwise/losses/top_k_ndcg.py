@@ -97,12 +97,12 @@ class TopKNDCGLoss(CompositionalLoss):
         """psi of each relevant item, (Q, A)."""
         long = sample.valid & (sample.size > self.thresholds.k)
         scores = lists.scores.gather(1, sample.places)
-        if not bool(long.any()):
-            return torch.ones_like(scores)
         share = lists.mask.to(scores.dtype) if sample.stands_for is None else sample.stands_for
         share = share / share.sum(1, keepdim=True).clamp_min(torch.finfo(share.dtype).tiny)
-        remembered = None if self.totals is None or group_ids is None else group_ids[long]
         some = slice(None) if bool(long.all()) else long
+        if not isinstance(some, slice) and not bool(long.any()):
+            return torch.ones_like(scores)
+        remembered = None if self.totals is None or group_ids is None else group_ids[some]
         threshold = self.thresholds(lists.scores[some], share[some], sample.size[some], remembered)
         if self.selector_gradient == "stopped":
             above = scores[some].detach() - threshold.value[:, None]

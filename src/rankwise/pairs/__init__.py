@@ -1,5 +1,5 @@
 """Sums over all pairs of anchors and others, with exact gradients."""
 
-from rankwise.pairs.sums import pair_sums
+from rankwise.pairs.sums import pair_sums, pair_sums_within
 
-__all__ = ["pair_sums"]
+__all__ = ["pair_sums", "pair_sums_within"]

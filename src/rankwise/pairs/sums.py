@@ -13,7 +13,7 @@ from rankwise.pairs.by_chunks import chunk_gradients, chunk_sums
 from rankwise.pairs.by_sorting import SortedPairs, sort_pairs
 from rankwise.surrogates import Surrogate
 
-__all__ = ["pair_sums"]
+__all__ = ["pair_sums", "pair_sums_within"]
 
 
 def pair_sums(
@@ -58,36 +58,78 @@ def pair_sums(
         raise ValueError(
             f"others: expected (Q, L) beside anchors (Q, A) {tuple(anchors.shape)}, got {tuple(others.shape)}"
         )
+    return _pair_sums(anchors, None, others, surrogate, weights, anchor_mask, other_mask, method)
+
+
+def pair_sums_within(
+    scores: Tensor,
+    places: Tensor,
+    surrogate: Surrogate,
+    *,
+    weights: Tensor | None = None,
+    anchor_mask: Tensor | None = None,
+    other_mask: Tensor | None = None,
+) -> Tensor:
+    """`pair_sums` of anchors that are items of the lists themselves, with one gradient for both of their parts.
+
+    Args:
+        scores: (Q, L); places: (Q, A) where the anchors stand among them.
+        surrogate, weights, anchor_mask, other_mask: as in `pair_sums`.
+
+    Example:
+        >>> from rankwise.surrogates import Hinge
+        >>> pair_sums_within(torch.tensor([[0.5, 2.0]]), torch.tensor([[1]]), Hinge(1.0))
+        tensor([[1.]])
+    """
+    return _pair_sums(None, places, scores, surrogate, weights, anchor_mask, other_mask, "auto")
+
+
+def _pair_sums(
+    anchors: Tensor | None,
+    places: Tensor | None,
+    others: Tensor,
+    surrogate: Surrogate,
+    weights: Tensor | None,
+    anchor_mask: Tensor | None,
+    other_mask: Tensor | None,
+    method: str,
+) -> Tensor:
+    at = anchors if places is None else places
+    assert at is not None
     for name, value, like, shape in (
         ("weights", weights, "others", others.shape),
         ("other_mask", other_mask, "others", others.shape),
-        ("anchor_mask", anchor_mask, "anchors", anchors.shape),
+        ("anchor_mask", anchor_mask, "anchors", at.shape),
     ):
         if value is not None:
             check_same_shape(name, value, like, shape)
     if method == "auto":
-        method = _cheaper(surrogate, len(anchors), anchors.shape[1], others.shape[1])
+        method = _cheaper(surrogate, len(at), at.shape[1], others.shape[1])
     if method == "sorted" and surrogate.pieces is None:
         raise ValueError(f'method: "sorted" needs a surrogate of polynomial pieces, got {type(surrogate).__name__}')
-    if other_mask is not None and method == "sorted":
-        others = _without_filler(others, other_mask)
-        weights = other_mask.to(others.dtype) if weights is None else weights * other_mask
-    sums: Tensor = _PairSums.apply(anchors, others, weights, anchor_mask, other_mask, surrogate, method)
+    if method == "dense" and anchors is not None and not _any_gradient(anchors, others, weights):
+        alone = chunk_sums(anchors, others, weights, other_mask, surrogate)
+        return alone if anchor_mask is None else alone.masked_fill_(~anchor_mask, 0)
+    sums: Tensor = _PairSums.apply(anchors, places, others, weights, anchor_mask, other_mask, surrogate, method)
     return sums
+
+
+def _any_gradient(*tensors: Tensor | None) -> bool:
+    return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
 
 
 def _cheaper(surrogate: Surrogate, lists: int, anchors: int, others: int) -> str:
     """Costs in nanoseconds, measured on two CPU cores: a pair, an item of the sort, the fixed part."""
     if surrogate.pieces is None:
         return "dense"
-    dense = 3.0 * lists * anchors * others
-    by_sorting = 650_000 + 55.0 * lists * (anchors + others)
+    dense = 2.0 * lists * anchors * others
+    by_sorting = 500_000 + 50.0 * lists * (anchors + others)
     return "dense" if dense <= by_sorting else "sorted"
 
 
 def _without_filler(others: Tensor, mask: Tensor) -> Tensor:
     """Empty slots as copies of the best other, so that what they held cannot stretch the range of the scores."""
-    best = others.detach().masked_fill(~mask, -torch.inf).amax(1, keepdim=True) if others.shape[1] else others
+    best = others.masked_fill(~mask, -torch.inf).amax(1, keepdim=True) if others.shape[1] else others
     return torch.where(mask, others, best.masked_fill(best.isinf(), 0))
 
 
@@ -95,7 +137,8 @@ class _PairSums(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        anchors: Tensor,
+        anchors: Tensor | None,
+        places: Tensor | None,
         others: Tensor,
         weights: Tensor | None,
         anchor_mask: Tensor | None,
@@ -104,31 +147,45 @@ class _PairSums(torch.autograd.Function):
         method: str,
     ) -> Tensor:
         ctx.surrogate, ctx.method = surrogate, method
+        if places is not None:
+            anchors = others.gather(1, places)
+        assert anchors is not None
         if method == "dense":
-            if other_mask is not None:
-                # Every surrogate and its slope vanish where the other is infinitely far below.
-                others = torch.where(other_mask, others, -torch.inf)
-            sums = chunk_sums(anchors, others, weights, surrogate)
-            ctx.save_for_backward(anchor_mask, anchors, others, weights)
+            sums = chunk_sums(anchors, others, weights, other_mask, surrogate)
+            ctx.save_for_backward(places, anchor_mask, other_mask, anchors, others, weights)
         else:
             assert surrogate.pieces is not None
+            if other_mask is not None:
+                others = _without_filler(others, other_mask)
+                weights = other_mask.to(others.dtype) if weights is None else weights * other_mask
             pairs = sort_pairs(anchors, others, weights, surrogate.pieces)
             sums, slopes = (t.to(anchors.dtype) for t in pairs.sums())
-            ctx.save_for_backward(anchor_mask, slopes, *pairs.tensors())
-        return sums if anchor_mask is None else sums.masked_fill(~anchor_mask, 0)
+            ctx.save_for_backward(places, anchor_mask, other_mask, slopes, *pairs.tensors())
+        return sums if anchor_mask is None else sums.masked_fill_(~anchor_mask, 0)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        anchor_mask, *saved = ctx.saved_tensors
-        need_weights = ctx.needs_input_grad[2]
+        places, anchor_mask, other_mask, *saved = ctx.saved_tensors
+        need_weights = ctx.needs_input_grad[3]
         if anchor_mask is not None:
             grad = grad.masked_fill(~anchor_mask, 0)
         if ctx.method == "dense":
             anchors, others, weights = saved
-            gradients = chunk_gradients(grad, anchors, others, weights, ctx.surrogate, need_weights)
+            of_anchors, of_others, of_weights = chunk_gradients(
+                grad, anchors, others, weights, other_mask, ctx.surrogate, need_weights
+            )
         else:
             slopes, depths, weights, order, anchors, tail, cell, stop = saved
             pairs = SortedPairs(depths, weights, order, anchors, tail, cell, stop, ctx.surrogate.pieces)
-            gradients = (grad * slopes, *pairs.gradients(grad, need_weights))
-        return *(None if g is None else g.to(grad.dtype) for g in gradients), None, None, None, None
+            of_anchors = grad * slopes
+            of_others, of_weights = pairs.gradients(grad, need_weights)
+            of_others = of_others.to(grad.dtype)
+            if of_weights is not None:
+                of_weights = of_weights.to(grad.dtype)
+                if other_mask is not None:
+                    of_weights *= other_mask
+        if places is not None:
+            of_others.scatter_add_(1, places, of_anchors)
+            return None, None, of_others, of_weights, None, None, None, None
+        return of_anchors, None, of_others, of_weights, None, None, None, None

@@ -11,7 +11,7 @@ from rankwise.lists import Lists, PackedLists, compact
 from rankwise.losses.base import ListLoss
 from rankwise.losses.rivals.dcg import normalised_gains
 from rankwise.losses.rivals.weighing import grades_differ
-from rankwise.pairs import pair_sums
+from rankwise.pairs import pair_sums_within
 from rankwise.surrogates import Sigmoid
 
 __all__ = ["ApproxNDCGLoss"]
@@ -63,6 +63,6 @@ class ApproxNDCGLoss(ListLoss):
     def _approximate_ndcg(self, scores: Tensor, gains: Tensor, mask: Tensor) -> Tensor:
         """(Q,) from (Q, L) each; only items that gain need a rank."""
         places, gaining = compact(gains > 0)
-        above = pair_sums(scores.gather(1, places), scores, self.surrogate, anchor_mask=gaining, other_mask=mask)
+        above = pair_sums_within(scores, places, self.surrogate, anchor_mask=gaining, other_mask=mask)
         # An item counts itself for half, so 1/2 is missing from its rank; log2(1 + rank) >= log2(3/2) in the holes.
         return (gains.gather(1, places) * gaining / torch.log2(above + 1.5)).sum(1)

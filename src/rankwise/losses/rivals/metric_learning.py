@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from rankwise.checks import check_count
 from rankwise.distributed import gather_rows
+from rankwise.lists import full_precision
 from rankwise.losses.embedding import check_embeddings
 
 __all__ = [
@@ -43,7 +44,7 @@ class MetricLearningLoss(nn.Module):
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         embeddings, labels = check_embeddings("", embeddings, labels)
-        with torch.autocast(embeddings.device.type, enabled=False):
+        with full_precision(embeddings.device.type):
             if embeddings.dtype in (torch.float16, torch.bfloat16):
                 embeddings = embeddings.float()
             return self.of_batch(gather_rows(embeddings), gather_rows(labels))

@@ -56,5 +56,5 @@ class PairwiseAUROCLoss(ListLoss):
 
     def _block_values(self, lists: Lists) -> tuple[Tensor, Tensor]:
         sides = split_sides(lists)
-        wrong = sides.mean_over_negatives(lists, lists.scores.gather(1, sides.places), self.surrogate)
+        wrong = sides.mean_over_negatives(lists, self.surrogate)
         return (wrong * sides.share).sum(1), sides.valid

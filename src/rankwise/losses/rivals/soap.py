@@ -85,7 +85,7 @@ class SOAPLoss(ListLoss):
     def _observe(self, lists: Lists, sides: Sides) -> Tensor:
         """g+ and g of each positive, (Q, A, 2)."""
         positives = lists.scores.gather(1, sides.places)
-        above = sides.mean_over_negatives(lists, positives, self.surrogate)
+        above = sides.mean_over_negatives(lists, self.surrogate)
         among = pair_sums(positives, positives, self.surrogate, weights=sides.share, anchor_mask=sides.mask)
         hits = among * sides.rate[:, None]
         return torch.stack([hits, hits + above * (1 - sides.rate[:, None])], -1)

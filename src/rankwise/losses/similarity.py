@@ -1,0 +1,54 @@
+"""The similarities of vectors with themselves, with two thirds of the work of an ordinary product."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["self_similarities"]
+
+# Rows and columns of a tile of which a matrix is added to its transpose: two tiles fit the second cache of a core.
+_TILE = 256
+
+
+def self_similarities(vectors: Tensor) -> Tensor:
+    """V V^T of vectors (B, d): (B, B).
+
+    The gradient for V, (G + G^T) V, is one product; taken as a product of two different matrices it would be two.
+
+    Example:
+        >>> self_similarities(torch.tensor([[1.0, 2.0], [0.0, 1.0]]))
+        tensor([[5., 2.],
+                [2., 1.]])
+    """
+    similarities: Tensor = _SelfProduct.apply(vectors)
+    return similarities
+
+
+class _SelfProduct(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, vectors: Tensor) -> Tensor:
+        ctx.save_for_backward(vectors)
+        return vectors @ vectors.T
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        (vectors,) = ctx.saved_tensors
+        product: Tensor = _with_transpose(grad) @ vectors
+        return product
+
+
+def _with_transpose(matrix: Tensor) -> Tensor:
+    """M + M^T, tile by tile where reading a large matrix column by column would miss the caches."""
+    size = len(matrix)
+    if size <= 2 * _TILE or matrix.device.type != "cpu" or torch.is_grad_enabled():
+        return matrix + matrix.T
+    both = torch.empty_like(matrix)
+    for top in range(0, size, _TILE):
+        rows = slice(top, top + _TILE)
+        for left in range(0, size, _TILE):
+            columns = slice(left, left + _TILE)
+            torch.add(matrix[rows, columns], matrix[columns, rows].T, out=both[rows, columns])
+    return both

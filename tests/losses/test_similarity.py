@@ -1,0 +1,24 @@
+"""Similarities of vectors with themselves: those of the plain product, with its gradients."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from rankwise.losses.similarity import self_similarities
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 513, 700])
+def test_values_and_gradients_are_those_of_the_product(size):
+    random = torch.Generator().manual_seed(size)
+    vectors = torch.randn(size, 5, generator=random, dtype=torch.float64).requires_grad_()
+    upstream = torch.randn(size, size, generator=random, dtype=torch.float64)
+    ours, plain = self_similarities(vectors), vectors @ vectors.T
+    assert torch.equal(ours, plain)
+    (got,), (expected,) = (torch.autograd.grad(value, vectors, upstream) for value in (ours, plain))
+    torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_the_gradient_can_be_differentiated_again():
+    vectors = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradgradcheck(lambda v: self_similarities(v).square(), (vectors,))
