@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import csv
-import zipfile
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from rankwise.data.arrays import read_arrays
 from rankwise.data.files import bad_line, is_compressed, read_bytes, read_line_blocks, read_text
 
 if TYPE_CHECKING:
@@ -127,18 +125,14 @@ def _find_bad_line(path: Path, separator: str, fields: int) -> None:
 def _read_npz(path: Path) -> pl.DataFrame:
     import polars as pl
 
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            arrays = {}
-            for name, spellings in ARRAYS.items():
-                found = [stored[spelling] for spelling in spellings if spelling in stored.files]
-                if found:
-                    arrays[name] = found[0]
-            held = ", ".join(stored.files)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as problem:
-        raise ValueError(f"{path}: expected an npz file of arrays of numbers or text, got {problem}") from None
+    stored = read_arrays(path)
+    arrays = {}
+    for name, spellings in ARRAYS.items():
+        found = [stored[spelling] for spelling in spellings if spelling in stored]
+        if found:
+            arrays[name] = found[0]
     if "features" not in arrays or "labels" not in arrays:
-        raise ValueError(f"{path}: expected arrays called features (or X) and labels (or y), got {held}")
+        raise ValueError(f"{path}: expected arrays called features (or X) and labels (or y), got {', '.join(stored)}")
     features = arrays.pop("features")
     if features.ndim != 2 or not len(features):
         raise ValueError(f"{path}: expected features of shape (N, D), got {features.shape}")

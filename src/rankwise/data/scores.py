@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from rankwise.data.arrays import read_arrays
+from rankwise.data.files import is_compressed, read_bytes
 from rankwise.registry import nearest
 
 if TYPE_CHECKING:
@@ -218,11 +221,7 @@ def _open(path: Path) -> _Table:
 
 
 def _open_npz(path: Path) -> _Table:
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            columns = {name: np.atleast_1d(arrays[name]) for name in arrays.files}
-    except (OSError, ValueError) as problem:
-        raise ValueError(f"{path}: cannot be read as npz ({_one_line(problem)})") from None
+    columns = {name: np.atleast_1d(array) for name, array in read_arrays(path).items()}
     lengths = {len(column) for column in columns.values()}
     if len(lengths) > 1:
         shapes = ", ".join(f"{name} {column.shape}" for name, column in columns.items())
@@ -238,7 +237,11 @@ def _open_frame(path: Path) -> _Table:
     try:
         # Without types, so that a bad value can be shown as it stands in the file.
         read_text = partial(polars.read_csv, separator=separator, infer_schema=False)
-        frame = polars.read_parquet(path) if parquet else read_text(path)
+        frame = (
+            polars.read_parquet(path)
+            if parquet
+            else read_text(BytesIO(read_bytes(path)) if is_compressed(path) else path)
+        )
     except polars.exceptions.NoDataError:
         raise ValueError(f"{path}: expected a line of column names and rows below it, got an empty file") from None
     except (polars.exceptions.PolarsError, OSError) as problem:
