@@ -46,10 +46,11 @@ def check(build, case: Case) -> None:
     for name, tensor in first.state_dict().items():
         assert not tensor.is_floating_point() or bool(torch.isfinite(tensor).all()), name
 
-    # The layout in memory changes rounding at most, and whether a gradient is wanted changes nothing.
+    # The layout in memory and whether a gradient is wanted change nothing, bit for bit.
     again, gradient_again = run(second, case, case.scores.clone(memory_format=torch.contiguous_format))
-    assert near(value, again)
-    assert near(gradient, gradient_again)
+    assert torch.equal(value, again)
+    assert torch.equal(gradient, gradient_again)
+    assert same_state(first, second)
     with torch.no_grad():
         assert torch.equal(build()(case.scores, case.labels, **case.given), again)
 
@@ -68,13 +69,6 @@ def check(build, case: Case) -> None:
     before = copy.deepcopy(first.state_dict())
     assert bool(torch.isfinite(first.eval()(case.scores, case.labels, **case.given)))
     assert all(torch.equal(before[name], tensor) for name, tensor in first.state_dict().items())
-
-
-def near(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """Equal but for rounding: of the dtype, or of float32 at most, which is what a loss remembers in."""
-    size = float(right.abs().max()) if right.numel() else 0.0
-    rounding = max(torch.finfo(right.dtype).eps, torch.finfo(torch.float32).eps)
-    return bool(((left - right).abs() <= 32 * rounding * size).all() | torch.equal(left, right))
 
 
 def same_state(first: ListLoss, second: ListLoss) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import logging
 import shlex
+import signal
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import monotonic
@@ -39,17 +41,24 @@ def train(recipe: str, changes: Sequence[str], out: Path, *, resume: bool) -> No
     read = load_recipe(recipe, changes)
     how = f"go on with: {shlex.join(['rankwise', 'train', recipe, *changes, '--out', str(out), '--resume'])}"
     try:
+        # Once training has begun it takes signals itself; before and after it, being asked to end is like Ctrl-C.
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
         with progress_bar("loss {task.fields[loss]}  {task.fields[found]}  {task.fields[speed]}") as progress:
             finished = run_recipe(read, out, resume=resume, watcher=_Shown(progress, read.measured[0]))
     except Interrupted as problem:
         raise Stop(f"{problem}; {how}", INTERRUPTED) from None
+    except KeyboardInterrupt:
+        raise Stop(f"stopped; the checkpoints saved before are intact; {how}", INTERRUPTED) from None
     except OSError as problem:
-        if problem.errno in (errno.ENOSPC, errno.EDQUOT):
+        if problem.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise Stop(f"the disk is full; the checkpoints saved before are intact; make room and {how}") from problem
         raise
     except RuntimeError as problem:
         if lost_a_process(problem):
-            raise Stop(f"another process of this run has ended; {how}") from problem
+            raise Stop(f"another process of this run has ended or hangs; {how}") from problem
+        if "DataLoader worker" in str(problem):
+            raise Stop(f"a worker process that reads the data has ended ({_first_line(problem)}); {how}") from problem
         raise
     if not is_first_process():
         return
@@ -104,6 +113,10 @@ class _Shown:
     def says(self, text: str) -> None:
         if is_first_process():
             say(text)
+
+
+def _first_line(problem: Exception) -> str:
+    return str(problem).strip().partition("\n")[0].rstrip(". ")
 
 
 def _interval(bounds: tuple[float, float] | None) -> str:

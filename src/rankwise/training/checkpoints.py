@@ -90,6 +90,8 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     """What a checkpoint holds; a damaged file raises a ValueError that says what is wrong with it."""
     try:
         with zipfile.ZipFile(path) as archive:
+            if any(part.compress_type != zipfile.ZIP_STORED for part in archive.infolist()):
+                raise ValueError(f"{path}: expected parts that are not compressed, as torch.save writes them")
             wrong = archive.testzip()  # compares the checksum of every part
             if wrong is not None:
                 raise ValueError(f"{path}: the checksum of {wrong!r} does not match, the file was changed or damaged")
