@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import logging
 import shlex
-import signal
-import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import monotonic
@@ -17,7 +15,7 @@ from rich.progress import Progress, TaskID
 from rankwise.cli.console import print_paragraph, print_table, progress_bar, say, shows_progress
 from rankwise.cli.extras import require
 from rankwise.cli.processes import is_first_process, lost_a_process
-from rankwise.cli.stop import INTERRUPTED, Stop
+from rankwise.cli.stop import INTERRUPTED, Stop, sigterm_like_ctrl_c
 
 if TYPE_CHECKING:
     from rankwise.training import Step
@@ -41,10 +39,11 @@ def train(recipe: str, changes: Sequence[str], out: Path, *, resume: bool) -> No
     read = load_recipe(recipe, changes)
     how = f"go on with: {shlex.join(['rankwise', 'train', recipe, *changes, '--out', str(out), '--resume'])}"
     try:
-        # Once training has begun it takes signals itself; before and after it, being asked to end is like Ctrl-C.
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, signal.default_int_handler)
-        with progress_bar("loss {task.fields[loss]}  {task.fields[found]}  {task.fields[speed]}") as progress:
+        # While training goes on it takes signals itself; this is for what comes before and after.
+        with (
+            sigterm_like_ctrl_c(),
+            progress_bar("loss {task.fields[loss]}  {task.fields[found]}  {task.fields[speed]}") as progress,
+        ):
             finished = run_recipe(read, out, resume=resume, watcher=_Shown(progress, read.measured[0]))
     except Interrupted as problem:
         raise Stop(f"{problem}; {how}", INTERRUPTED) from None

@@ -116,8 +116,9 @@ def _read_tar(path: Path, inside: PurePosixPath, options: ImageOptions) -> Image
                     file = archive.extractfile(member)
                     assert file is not None
                     contents[name.relative_to(inside)] = file.read()
-    except (tarfile.TarError, EOFError, OSError, lzma.LZMAError, zlib.error) as problem:
-        raise ValueError(f"{path}: expected a whole tar file ({' '.join(str(problem).split())})") from None
+    except (tarfile.TarError, EOFError, OSError, lzma.LZMAError, zlib.error, MemoryError) as problem:
+        said = " ".join(str(problem).split()) or type(problem).__name__
+        raise ValueError(f"{path}: expected a whole tar file ({said})") from None
     # A tar file often holds one folder that holds all the others.
     while len(tops := {name.parts[0] for name in contents if len(name.parts) > 2}) == 1 and all(
         len(name.parts) > 2 for name in contents

@@ -98,7 +98,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise FileNotFoundError(f"{path}: no such file") from None
-    except (zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError, OSError) as problem:
+    except (zipfile.BadZipFile, UnicodeDecodeError, EOFError, RuntimeError, OSError, MemoryError) as problem:
         raise ValueError(f"{path}: not a complete checkpoint ({_first_line(problem)})") from problem
     except Exception as problem:
         # torch.load raises an error of pickle's for anything but tensors and plain values.
