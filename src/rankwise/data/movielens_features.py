@@ -53,6 +53,8 @@ def read_rated_films(folder: Path, *, rank: int = 30) -> RatedFilms:
     read = read_interactions(path, rating=2, time=3, header="no", separator="\t")
     assert read.ratings is not None
     assert read.times is not None
+    if bool((read.ratings < 0).any()):
+        raise ValueError(f"{path}: expected ratings of 0 or more, got {float(read.ratings.min()):g}")
     # By user and time; ratings of the same second stay in the order of the file.
     order = np.lexsort((read.times.numpy(), read.users.numpy()))
     users, films, ratings = (each.numpy()[order] for each in (read.users, read.items, read.ratings))
