@@ -173,10 +173,12 @@ def pack(
         mask = weights > 0 if mask is None else mask & (weights > 0)
 
     items = _Items(scores, labels, mask, weights, sample_ids, previous_scores)
+    # One layout for all: sums then round alike, and searches need no copies of their own.
     if scores.ndim == 2 and lists == "columns":
         if query_ids is not None:
             raise ValueError('query_ids: expected None with lists="columns" (a column is its own id), got ids')
-        return _one_block(items.each(lambda t: t.T), torch.arange(scores.shape[1], device=scores.device))
+        return _one_block(items.each(lambda t: t.T.contiguous()), torch.arange(scores.shape[1], device=scores.device))
+    items = items.each(Tensor.contiguous)
     if query_ids is None:
         if scores.ndim == 2:
             return _one_block(items, None)

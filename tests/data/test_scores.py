@@ -138,6 +138,6 @@ def test_a_file_that_is_not_there_or_not_readable_is_named(tmp_path):
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(ValueError, match="expected a file, got a folder"):
         read_scores(tmp_path / "folder.csv")
-    for name in ("bad.parquet", "bad.npz"):
-        with pytest.raises(ValueError, match="cannot be read as"):
+    for name, kind in (("bad.parquet", "a Parquet file"), ("bad.npz", "a whole npz file")):
+        with pytest.raises(ValueError, match=f"{name}: expected {kind}"):
             read_scores(write(tmp_path, "this is text", name))

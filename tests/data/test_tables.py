@@ -298,7 +298,7 @@ def test_missing_cells_take_the_median_if_asked(tmp_path):
         ({"x": np.ones((2, 2))}, "expected arrays called features .* got x"),
         ({"X": np.ones(2), "y": np.ones(2)}, r"features of shape \(N, D\), got \(2,\)"),
         ({"X": np.ones((2, 1)), "y": np.ones(3)}, r"labels of shape \(2,\), got \(3,\)"),
-        ({"X": np.array([[{}]]), "y": np.ones(1)}, "expected an npz file of arrays of numbers or text"),
+        ({"X": np.array([[{}]]), "y": np.ones(1)}, "expected a whole npz file of arrays of numbers or text"),
     ],
 )
 def test_a_bad_npz_is_refused(tmp_path, arrays, message):

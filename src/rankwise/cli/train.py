@@ -15,7 +15,7 @@ from rich.progress import Progress, TaskID
 from rankwise.cli.console import print_paragraph, print_table, progress_bar, say, shows_progress
 from rankwise.cli.extras import require
 from rankwise.cli.processes import is_first_process, lost_a_process
-from rankwise.cli.stop import INTERRUPTED, Stop
+from rankwise.cli.stop import INTERRUPTED, Stop, sigterm_like_ctrl_c
 
 if TYPE_CHECKING:
     from rankwise.training import Step
@@ -39,17 +39,25 @@ def train(recipe: str, changes: Sequence[str], out: Path, *, resume: bool) -> No
     read = load_recipe(recipe, changes)
     how = f"go on with: {shlex.join(['rankwise', 'train', recipe, *changes, '--out', str(out), '--resume'])}"
     try:
-        with progress_bar("loss {task.fields[loss]}  {task.fields[found]}  {task.fields[speed]}") as progress:
+        # While training goes on it takes signals itself; this is for what comes before and after.
+        with (
+            sigterm_like_ctrl_c(),
+            progress_bar("loss {task.fields[loss]}  {task.fields[found]}  {task.fields[speed]}") as progress,
+        ):
             finished = run_recipe(read, out, resume=resume, watcher=_Shown(progress, read.measured[0]))
     except Interrupted as problem:
         raise Stop(f"{problem}; {how}", INTERRUPTED) from None
+    except KeyboardInterrupt:
+        raise Stop(f"stopped; the checkpoints saved before are intact; {how}", INTERRUPTED) from None
     except OSError as problem:
-        if problem.errno in (errno.ENOSPC, errno.EDQUOT):
+        if problem.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise Stop(f"the disk is full; the checkpoints saved before are intact; make room and {how}") from problem
         raise
     except RuntimeError as problem:
         if lost_a_process(problem):
-            raise Stop(f"another process of this run has ended; {how}") from problem
+            raise Stop(f"another process of this run has ended or hangs; {how}") from problem
+        if "DataLoader worker" in str(problem):
+            raise Stop(f"a worker process that reads the data has ended ({_first_line(problem)}); {how}") from problem
         raise
     if not is_first_process():
         return
@@ -104,6 +112,10 @@ class _Shown:
     def says(self, text: str) -> None:
         if is_first_process():
             say(text)
+
+
+def _first_line(problem: Exception) -> str:
+    return str(problem).strip().partition("\n")[0].rstrip(". ")
 
 
 def _interval(bounds: tuple[float, float] | None) -> str:

@@ -17,6 +17,7 @@ __all__ = [
     "LineBlock",
     "Progress",
     "bad_line",
+    "check_expanded",
     "check_file",
     "is_compressed",
     "is_finite_number",
@@ -31,6 +32,10 @@ Progress = Callable[[float], None]
 BLOCK_BYTES = 8 << 20
 LARGEST = float(np.finfo(np.float32).max)
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# What a compressed file may hold: anything up to FREE_BYTES, beyond that MOST_TIMES its own size. Tables shrink to a
+# tenth or a fiftieth; only a file made to fill the memory shrinks to less than a two-hundredth.
+FREE_BYTES, MOST_TIMES = 1 << 28, 200
+LONGEST_LINE = 1 << 26
 
 GZIP, XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
 _OTHER_TEXT = (b"\xff\xfe", b"\xfe\xff")
@@ -75,6 +80,15 @@ def bad_line(path: Path, line: int, expected: str, got: str | bytes) -> NoReturn
     raise ValueError(f"{path}, line {line}: expected {expected}, got {shown}")
 
 
+def check_expanded(path: Path, size: int) -> None:
+    """Refuse a compressed file that holds `size` bytes, if that is far more than files of its size do."""
+    if size > max(FREE_BYTES, MOST_TIMES * path.stat().st_size):
+        raise ValueError(
+            f"{path}: expected at most {FREE_BYTES >> 20} MiB or {MOST_TIMES} times its own size when decompressed, "
+            "got more; decompress it first if that is meant"
+        )
+
+
 def is_finite_number(text: str | bytes) -> bool:
     """Whether this is a number that float32 can hold."""
     try:
@@ -93,7 +107,8 @@ def read_bytes(path: str | Path) -> bytes:
     """The whole file, decompressed, without a byte order mark."""
     path = check_file(path)
     with _explained(path), path.open("rb") as raw:
-        content = _decompressed(raw).read()
+        stream = _decompressed(path, raw)
+        content = b"".join(iter(lambda: stream.read(BLOCK_BYTES), b""))
     _check_encoding(path, content)
     return content.removeprefix(BYTE_ORDER_MARK)
 
@@ -115,39 +130,54 @@ def read_line_blocks(
 
     Args:
         path: a text file, plain or compressed by gzip or xz (told by its first bytes).
-        block_bytes: how much to hold in memory at a time; a longer line is a block of its own.
+        block_bytes: how much to hold in memory at a time; a longer line is a block of its own, up to 64 MiB.
         on_progress: told the share of the file that has been read.
     """
     path = check_file(path)
     total = path.stat().st_size
     with _explained(path), path.open("rb") as raw:
-        stream = _decompressed(raw)
+        stream = _decompressed(path, raw)
         start = stream.read(len(BYTE_ORDER_MARK))
         _check_encoding(path, start)
-        line, rest = 1, start.removeprefix(BYTE_ORDER_MARK)
+        line, rest = 1, [start.removeprefix(BYTE_ORDER_MARK)]
         while piece := stream.read(block_bytes):
             text, newline, rest_of_piece = piece.rpartition(b"\n")
             if not newline:
-                rest += piece
+                rest.append(piece)
+                if sum(map(len, rest)) > LONGEST_LINE:
+                    bad_line(path, line, f"lines of at most {LONGEST_LINE >> 20} MiB", "a longer one")
                 continue
-            block = LineBlock(rest + text, line)
-            rest = rest_of_piece
+            block = LineBlock(b"".join([*rest, text]), line)
+            rest = [rest_of_piece]
             yield block
             line += block.text.count(b"\n") + 1
             if on_progress is not None:
                 on_progress(min(raw.tell() / total, 1.0))
-        if rest:
-            yield LineBlock(rest.removesuffix(b"\n"), line)
+        if last := b"".join(rest):
+            yield LineBlock(last.removesuffix(b"\n"), line)
         if on_progress is not None:
             on_progress(1.0)
 
 
-def _decompressed(raw: IO[bytes]) -> IO[bytes]:
+def _decompressed(path: Path, raw: IO[bytes]) -> IO[bytes] | _Limited:
     start = raw.read(len(XZ))
     raw.seek(0)
     if start.startswith(GZIP):
-        return cast("IO[bytes]", gzip.open(raw))
-    return lzma.open(raw) if start.startswith(XZ) else raw
+        return _Limited(path, cast("IO[bytes]", gzip.open(raw)))
+    return _Limited(path, lzma.open(raw)) if start.startswith(XZ) else raw
+
+
+class _Limited:
+    """What a compressed file holds, as long as that is no more than it may hold."""
+
+    def __init__(self, path: Path, stream: IO[bytes]) -> None:
+        self._path, self._stream, self._size = path, stream, 0
+
+    def read(self, size: int) -> bytes:
+        piece = self._stream.read(size)
+        self._size += len(piece)
+        check_expanded(self._path, self._size)
+        return piece
 
 
 def _check_encoding(path: Path, start: bytes) -> None:

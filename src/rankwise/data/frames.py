@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import csv
-import zipfile
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from rankwise.data.arrays import read_arrays
 from rankwise.data.files import bad_line, is_compressed, read_bytes, read_line_blocks, read_text
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["read_frame"]
+__all__ = ["read_frame", "read_parquet"]
 
 MISSING = ["", "NA", "N/A", "na", "nan", "NaN", "null", "?"]
 LINES_FOR_TYPES = 1000
+# A column of one value takes no room in a Parquet file, so its size says little: so many cells may be in any file,
+# and more if there are no more than so many to a byte.
+FREE_CELLS, CELLS_PER_BYTE = 1 << 27, 256
 ARRAYS = {"features": ("features", "X"), "labels": ("labels", "y"), "query_ids": ("query_ids", "qid")}
 
 
@@ -32,17 +33,27 @@ def read_frame(path: Path, *, header: str, line: str, separator: str | None = No
         separator: between the fields of a text file, one character or more; by default what its first line holds
             most of: tab, `;` or `,`.
     """
-    import polars as pl
-
     if path.suffix == ".parquet":
-        try:
-            frame = pl.read_parquet(path, glob=False)
-        except (pl.exceptions.PolarsError, OSError) as problem:
-            raise ValueError(f"{path}: expected a Parquet file, got {_first_line(problem)}") from None
-        return frame.with_row_index(line, offset=1)
+        return read_parquet(path).with_row_index(line, offset=1)
     if path.suffix == ".npz":
         return _read_npz(path).with_row_index(line, offset=1)
     return _read_text(path, header, line, separator)
+
+
+def read_parquet(path: Path) -> pl.DataFrame:
+    """A Parquet file; one that is damaged, or would fill the memory, is refused."""
+    import polars as pl
+
+    try:
+        lazy = pl.scan_parquet(path, glob=False)
+        cells = lazy.select(pl.len()).collect().item() * len(lazy.collect_schema())
+        if cells <= max(FREE_CELLS, CELLS_PER_BYTE * path.stat().st_size):
+            return pl.read_parquet(path, glob=False)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as problem:
+        raise ValueError(f"{path}: expected a Parquet file, got {_first_line(problem)}") from None
+    raise ValueError(
+        f"{path}: expected at most {FREE_CELLS:,} cells or {CELLS_PER_BYTE} to a byte of the file, got {cells:,}"
+    )
 
 
 def _read_text(path: Path, header: str, line: str, separator: str | None) -> pl.DataFrame:
@@ -127,18 +138,14 @@ def _find_bad_line(path: Path, separator: str, fields: int) -> None:
 def _read_npz(path: Path) -> pl.DataFrame:
     import polars as pl
 
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            arrays = {}
-            for name, spellings in ARRAYS.items():
-                found = [stored[spelling] for spelling in spellings if spelling in stored.files]
-                if found:
-                    arrays[name] = found[0]
-            held = ", ".join(stored.files)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as problem:
-        raise ValueError(f"{path}: expected an npz file of arrays of numbers or text, got {problem}") from None
+    stored = read_arrays(path)
+    arrays = {}
+    for name, spellings in ARRAYS.items():
+        found = [stored[spelling] for spelling in spellings if spelling in stored]
+        if found:
+            arrays[name] = found[0]
     if "features" not in arrays or "labels" not in arrays:
-        raise ValueError(f"{path}: expected arrays called features (or X) and labels (or y), got {held}")
+        raise ValueError(f"{path}: expected arrays called features (or X) and labels (or y), got {', '.join(stored)}")
     features = arrays.pop("features")
     if features.ndim != 2 or not len(features):
         raise ValueError(f"{path}: expected features of shape (N, D), got {features.shape}")
@@ -150,5 +157,5 @@ def _read_npz(path: Path) -> pl.DataFrame:
     return pl.DataFrame(columns)
 
 
-def _first_line(problem: Exception) -> str:
+def _first_line(problem: BaseException) -> str:
     return str(problem).strip().partition("\n")[0] or type(problem).__name__

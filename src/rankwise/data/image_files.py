@@ -6,7 +6,6 @@ import csv
 import io
 import lzma
 import tarfile
-import zipfile
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rankwise.data.files import bad_line, check_file, read_text
+from rankwise.data.arrays import read_arrays
+from rankwise.data.files import bad_line, check_expanded, read_text
 from rankwise.data.image_sources import ArrayImages, EncodedImages, ImageSource
 
 __all__ = ["ImageOptions", "ImageSet", "container", "read_images"]
@@ -86,7 +86,7 @@ def read_images(path: str | Path, options: ImageOptions | None = None) -> ImageS
     if where.name.lower().endswith(TARS):
         return _read_tar(where, PurePosixPath(*path.parts[len(where.parts) :]), options)
     if where.suffix.lower() == ".npz":
-        return _read_arrays(check_file(where), options)
+        return _read_arrays(where, options)
     if where.suffix.lower() in (".csv", ".tsv"):
         return _read_list(where, options)
     raise ValueError(f"{path}: expected a folder, a tar file, a CSV list or an npz file of images")
@@ -105,16 +105,20 @@ def _read_folder(path: Path, options: ImageOptions) -> ImageSet:
 
 def _read_tar(path: Path, inside: PurePosixPath, options: ImageOptions) -> ImageSet:
     contents: dict[PurePosixPath, bytes] = {}
+    size = 0
     try:
         with tarfile.open(path) as archive:
             for member in archive:
+                size += member.size
+                check_expanded(path, size)
                 name = PurePosixPath(*(part for part in PurePosixPath(member.name).parts if part not in (".", "/")))
                 if member.isfile() and _is_image(name.name) and name.is_relative_to(inside):
                     file = archive.extractfile(member)
                     assert file is not None
                     contents[name.relative_to(inside)] = file.read()
-    except (tarfile.TarError, EOFError, OSError, lzma.LZMAError, zlib.error) as problem:
-        raise ValueError(f"{path}: expected a whole tar file ({' '.join(str(problem).split())})") from None
+    except (tarfile.TarError, EOFError, OSError, lzma.LZMAError, zlib.error, MemoryError) as problem:
+        said = " ".join(str(problem).split()) or type(problem).__name__
+        raise ValueError(f"{path}: expected a whole tar file ({said})") from None
     # A tar file often holds one folder that holds all the others.
     while len(tops := {name.parts[0] for name in contents if len(name.parts) > 2}) == 1 and all(
         len(name.parts) > 2 for name in contents
@@ -172,16 +176,11 @@ def _read_list(path: Path, options: ImageOptions) -> ImageSet:
 
 
 def _read_arrays(path: Path, options: ImageOptions) -> ImageSet:
-    if not zipfile.is_zipfile(path):
-        raise ValueError(f"{path}: expected a whole npz file, got something else")
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            missing = [name for name in ("images", "labels") if name not in arrays]
-            if missing:
-                raise ValueError(f"{path}: expected an array {missing[0]!r}, got {', '.join(arrays) or 'none'}")
-            images, labels = arrays["images"], arrays["labels"]
-    except (zipfile.BadZipFile, OSError, EOFError, zlib.error) as problem:
-        raise ValueError(f"{path}: expected a whole npz file ({' '.join(str(problem).split())})") from None
+    arrays = read_arrays(path)
+    missing = [name for name in ("images", "labels") if name not in arrays]
+    if missing:
+        raise ValueError(f"{path}: expected an array {missing[0]!r}, got {', '.join(arrays) or 'none'}")
+    images, labels = arrays["images"], arrays["labels"]
     if images.dtype == np.bool_:
         images = images.astype(np.uint8) * np.uint8(255)
     shape = images.shape[labels.ndim :]

@@ -112,8 +112,8 @@ class EncodedImages:
                 upright = ImageOps.exif_transpose(opened).convert(COLOURS[self.channels])
         except FileNotFoundError:
             raise FileNotFoundError(f"{self.names[index]}: no such file") from None
-        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as problem:
-            said = " ".join(str(problem).split())
+        except (OSError, ValueError, SyntaxError, MemoryError, Image.DecompressionBombError) as problem:
+            said = " ".join(str(problem).split()) or type(problem).__name__
             raise ValueError(f"{self.names[index]}: expected an image that can be read ({said})") from None
         pixels = torch.from_numpy(np.array(upright))
         image = pixels[None] if pixels.dim() == 2 else pixels.permute(2, 0, 1)

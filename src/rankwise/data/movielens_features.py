@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from rankwise.data.interactions import read_interactions
 from rankwise.data.parts import Part, Split
 
 __all__ = ["RatedFilms", "cut_rated_films", "read_rated_films"]
@@ -49,13 +50,17 @@ def read_rated_films(folder: Path, *, rank: int = 30) -> RatedFilms:
         raise FileNotFoundError(
             f"{path}: not there; MovieLens-100K is at https://grouplens.org/datasets/movielens/100k"
         )
-    rows = np.loadtxt(path, dtype=np.int64)
+    read = read_interactions(path, rating=2, time=3, header="no", separator="\t")
+    assert read.ratings is not None
+    assert read.times is not None
+    if bool((read.ratings < 0).any()):
+        raise ValueError(f"{path}: expected ratings of 0 or more, got {float(read.ratings.min()):g}")
     # By user and time; ratings of the same second stay in the order of the file.
-    rows = rows[np.lexsort((np.arange(len(rows)), rows[:, 3], rows[:, 0]))]
-    users, films, ratings = rows[:, 0] - 1, rows[:, 1] - 1, rows[:, 2]
+    order = np.lexsort((read.times.numpy(), read.users.numpy()))
+    users, films, ratings = (each.numpy()[order] for each in (read.users, read.items, read.ratings))
     begin = np.searchsorted(users, users)
-    early = np.arange(len(rows)) - begin < HISTORY
-    matrix = np.zeros((users.max() + 1, films.max() + 1), dtype=np.float64)
+    early = np.arange(len(users)) - begin < HISTORY
+    matrix = np.zeros((len(read.user_names), len(read.item_names)), dtype=np.float64)
     matrix[users[early], films[early]] = ratings[early]
     of_users, of_films = _factorise(matrix, rank)
     user, film = of_users[users[~early]], of_films[films[~early]]

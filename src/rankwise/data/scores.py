@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from rankwise.data.arrays import read_arrays
+from rankwise.data.files import is_compressed, read_bytes
+from rankwise.data.frames import read_parquet
 from rankwise.registry import nearest
 
 if TYPE_CHECKING:
@@ -218,11 +221,7 @@ def _open(path: Path) -> _Table:
 
 
 def _open_npz(path: Path) -> _Table:
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            columns = {name: np.atleast_1d(arrays[name]) for name in arrays.files}
-    except (OSError, ValueError) as problem:
-        raise ValueError(f"{path}: cannot be read as npz ({_one_line(problem)})") from None
+    columns = {name: np.atleast_1d(array) for name, array in read_arrays(path).items()}
     lengths = {len(column) for column in columns.values()}
     if len(lengths) > 1:
         shapes = ", ".join(f"{name} {column.shape}" for name, column in columns.items())
@@ -233,19 +232,22 @@ def _open_npz(path: Path) -> _Table:
 def _open_frame(path: Path) -> _Table:
     import polars  # an extra: only those who read such a file need it
 
-    parquet = path.suffix.lower() == ".parquet"
+    if path.suffix.lower() == ".parquet":
+        frame = read_parquet(path)
+        return _Table(path, {name.strip(): frame[name] for name in frame.columns})
     separator = "\t" if ".tsv" in path.name.lower() else ","
+    source = BytesIO(read_bytes(path)) if is_compressed(path) else path
     try:
         # Without types, so that a bad value can be shown as it stands in the file.
-        read_text = partial(polars.read_csv, separator=separator, infer_schema=False)
-        frame = polars.read_parquet(path) if parquet else read_text(path)
+        frame = polars.read_csv(source, separator=separator, infer_schema=False)
     except polars.exceptions.NoDataError:
         raise ValueError(f"{path}: expected a line of column names and rows below it, got an empty file") from None
     except (polars.exceptions.PolarsError, OSError) as problem:
-        kind = "Parquet" if parquet else f"lines of values between {'tabs' if separator == chr(9) else 'commas'}"
-        raise ValueError(f"{path}: cannot be read as {kind} ({_one_line(problem)})") from None
-    columns = {name.strip(): frame[name] for name in frame.columns}
-    return _Table(path, columns) if parquet else _Table(path, columns, place="line", first=2)
+        between = "tabs" if separator == "\t" else "commas"
+        raise ValueError(
+            f"{path}: cannot be read as lines of values between {between} ({_one_line(problem)})"
+        ) from None
+    return _Table(path, {name.strip(): frame[name] for name in frame.columns}, place="line", first=2)
 
 
 def _numbers(column: polars.Series) -> NDArray[Any]:

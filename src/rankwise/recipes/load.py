@@ -31,6 +31,8 @@ _TYPES = {
     "tuple": "a list",
     "bool": "true or false",
 }
+# Far more than any recipe says: what is larger was made to fill the memory, or is not a recipe.
+_MOST_BYTES, _MOST_VALUES, _DEEPEST = 1 << 20, 10_000, 50
 
 
 class BadRecipe(ValueError):
@@ -46,7 +48,11 @@ def load_recipe(name: str | Path, changes: Sequence[str] = ()) -> Recipe:
     """
     path, known = Path(name), library()
     if path.is_file():
-        text = path.read_text(encoding="utf-8-sig", errors="replace")
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            raise BadRecipe(f"{name}: expected a recipe of at most {_MOST_BYTES >> 20} MiB, got a larger file")
+        text = content.decode("utf-8-sig", errors="replace")
     elif str(name) in known:
         text = known[str(name)]
     elif path.is_dir():
@@ -62,14 +68,14 @@ def make_recipe(content: object, changes: Sequence[str] = ()) -> Recipe:
     """A recipe from what a YAML file holds, with changes."""
     if not isinstance(content, Mapping):
         raise BadRecipe(f"recipe: expected keys and values, got {_kind(content)}")
-    tree = _copy(content)
+    tree: dict[Any, Any] = _Copier().copy(content)
     for change in changes:
         _apply(tree, change)
     task = tree.get("task")
     if task is None:
         raise BadRecipe(f"task: missing; expected one of {', '.join(KINDS)}")
-    if task not in KINDS:
-        raise BadRecipe(f"task: unknown task {task!r}{nearest(str(task), KINDS)}")
+    if not isinstance(task, str) or task not in KINDS:
+        raise BadRecipe(f"task: unknown task {_shown(task)}{nearest(str(task), KINDS)}")
     loss = tree.get("loss")
     if isinstance(loss, dict) and "name" not in loss:
         loss["name"] = KINDS[task].model_fields["loss"].default.name
@@ -94,6 +100,10 @@ def library() -> dict[str, str]:
 def _parse(name: str, text: str) -> object:
     try:
         return yaml.safe_load(text)
+    except RecursionError:
+        raise BadRecipe(f"{name}: expected values nested at most {_DEEPEST} deep, got more") from None
+    except ValueError as problem:  # a date or a number that looks like one and is none
+        raise BadRecipe(f"{name}: {problem}") from None
     except yaml.YAMLError as problem:
         mark = getattr(problem, "problem_mark", None)
         where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -101,8 +111,21 @@ def _parse(name: str, text: str) -> object:
         raise BadRecipe(f"{name}{where}: {what}") from None
 
 
-def _copy(content: Mapping[Any, Any]) -> dict[Any, Any]:
-    return {key: _copy(value) if isinstance(value, Mapping) else value for key, value in content.items()}
+class _Copier:
+    """Copies what YAML made, which names may join to something endless: `a: &a [*a, *a]`."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_VALUES
+
+    def copy(self, value: Any, depth: int = 0) -> Any:
+        self._left -= 1
+        if self._left < 0 or depth > _DEEPEST:
+            raise BadRecipe(
+                f"recipe: expected at most {_MOST_VALUES:,} values, nested at most {_DEEPEST} deep, got more"
+            )
+        if isinstance(value, Mapping):
+            return {key: self.copy(each, depth + 1) for key, each in value.items()}
+        return [self.copy(each, depth + 1) for each in value] if isinstance(value, list) else value
 
 
 def _apply(tree: dict[Any, Any], change: str) -> None:
@@ -117,7 +140,7 @@ def _apply(tree: dict[Any, Any], change: str) -> None:
         if not isinstance(below, dict):
             raise BadRecipe(f"change {change!r}: {name!r} holds {_kind(below)}, not further keys")
         tree = below
-    tree[last] = _parse(f"change {change!r}", text)
+    tree[last] = _Copier().copy(_parse(f"change {change!r}", text))
 
 
 def _explain(problem: ValidationError, kind: type[Recipe]) -> str:
@@ -152,22 +175,12 @@ def _keys_of(kind: type[BaseModel], places: Sequence[int | str]) -> tuple[list[s
 
 
 def _expected(error: Any) -> str:
-    words = {
-        "path": "a file",
-        "int": "a whole number",
-        "float": "a number",
-        "string": "text",
-        "tuple": "a list",
-        "bool": "true or false",
-    }
-    context = error.get("ctx", {})
-    limits = {"greater_than_equal": "ge", "greater_than": "gt", "less_than": "lt", "less_than_equal": "le"}
-    if error["type"] in limits:
-        word = {"ge": "at least", "gt": "more than", "lt": "less than", "le": "at most"}[limits[error["type"]]]
-        return f"a number of {word} {context[limits[error['type']]]:g}"
+    if error["type"] in _LIMITS:
+        words, limit = _LIMITS[error["type"]]
+        return f"a number of {words} {error['ctx'][limit]:g}"
     if error["type"] == "too_short":
         return "at least one"
-    found = words.get(error["type"].split("_")[0])
+    found = _TYPES.get(error["type"].split("_")[0])
     return found or str(error["msg"]).removeprefix("Input should be ")
 
 

@@ -38,8 +38,11 @@ def read_record(path: Path) -> dict[str, Any]:
     """What `write_record` wrote."""
     try:
         record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as problem:
+    except (OSError, ValueError, RecursionError) as problem:
         raise ValueError(f"{path}: expected the record of a run ({problem})") from None
+    kinds = {"recipe": dict, "seed": int, "data": dict}
+    if not isinstance(record, dict) or any(not isinstance(record.get(key), kind) for key, kind in kinds.items()):
+        raise ValueError(f"{path}: expected the record of a run, with {', '.join(kinds)}, got something else")
     return record
 
 

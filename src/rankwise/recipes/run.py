@@ -187,6 +187,13 @@ def _find_start(
     state, damaged = checkpoints.newest()
     for each in damaged:
         watcher.says(f"skipped a damaged checkpoint: {each.reason}")
+    if state is not None and state["history"]["best_step"] is not None:
+        try:
+            read_checkpoint(checkpoints.best)
+        except (ValueError, FileNotFoundError) as problem:
+            # What was best can only be found again by training again.
+            watcher.says(f"the best checkpoint cannot be used: {problem}")
+            state = None
     if state is None:
         watcher.says(f"{folder.path}: no usable checkpoint; starting from the beginning")
     return state

@@ -189,11 +189,13 @@ class GradientPlan(Strict):
 
 
 class PlaceChoice(Strict):
-    """Where to train: device, number of processes, precision."""
+    """Where to train: device, number of processes, precision; `timeout` is how many seconds processes wait for each
+    other before they give up."""
 
     accelerator: Literal["cpu", "cuda", "auto"] = "auto"
     devices: Count = 1
     precision: Literal["32", "64", "bf16", "fp16"] = "32"
+    timeout: Positive = 1800.0
 
     @model_validator(mode="after")
     def _possible(self) -> PlaceChoice:
@@ -201,7 +203,7 @@ class PlaceChoice(Strict):
         return self
 
     def make(self) -> Place:
-        return Place(self.accelerator, self.devices, self.precision)
+        return Place(self.accelerator, self.devices, self.precision, self.timeout)
 
 
 class Recipe(Strict, ABC):

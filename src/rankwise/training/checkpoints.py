@@ -90,13 +90,15 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     """What a checkpoint holds; a damaged file raises a ValueError that says what is wrong with it."""
     try:
         with zipfile.ZipFile(path) as archive:
+            if any(part.compress_type != zipfile.ZIP_STORED for part in archive.infolist()):
+                raise ValueError(f"{path}: expected parts that are not compressed, as torch.save writes them")
             wrong = archive.testzip()  # compares the checksum of every part
             if wrong is not None:
                 raise ValueError(f"{path}: the checksum of {wrong!r} does not match, the file was changed or damaged")
         state = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise FileNotFoundError(f"{path}: no such file") from None
-    except (zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError, OSError) as problem:
+    except (zipfile.BadZipFile, UnicodeDecodeError, EOFError, RuntimeError, OSError, MemoryError) as problem:
         raise ValueError(f"{path}: not a complete checkpoint ({_first_line(problem)})") from problem
     except Exception as problem:
         # torch.load raises an error of pickle's for anything but tensors and plain values.

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import warnings
 from dataclasses import dataclass
+from datetime import timedelta
 
 import torch
 from lightning_fabric import Fabric
+from lightning_fabric.strategies import DDPStrategy
 
-from rankwise.checks import check_choice, check_count
+from rankwise.checks import check_choice, check_count, check_positive
 
 __all__ = ["PRECISIONS", "Place", "make_fabric"]
 
@@ -25,16 +27,19 @@ class Place:
         devices: how many processes on this machine, one device each; started by this program unless `torchrun` or
             SLURM has started them, which then say how many.
         precision: "32"; "64"; "bf16" or "fp16" for mixed precision: half in the model, full in the loss.
+        timeout: after so many seconds without an answer from another process the run ends, as that one must hang.
     """
 
     accelerator: str = "cpu"
     devices: int = 1
     precision: str = "32"
+    timeout: float = 1800.0
 
     def __post_init__(self) -> None:
         check_choice("accelerator", self.accelerator, ("cpu", "cuda", "auto"))
         check_choice("precision", self.precision, PRECISIONS)
         check_count("devices", self.devices)
+        check_positive("timeout", self.timeout)
         if self.accelerator == "cuda" and not torch.cuda.is_available():
             raise ValueError('accelerator: expected a CUDA device for "cuda", found none (use "cpu")')
         if self.precision == "fp16" and not self._on_gpu:
@@ -58,7 +63,7 @@ def make_fabric(place: Place) -> Fabric:
             accelerator="cuda" if place._on_gpu else "cpu",
             devices=devices,
             num_nodes=nodes,
-            strategy="ddp" if devices * nodes > 1 else "auto",
+            strategy=DDPStrategy(timeout=timedelta(seconds=place.timeout)) if devices * nodes > 1 else "auto",
             precision=PRECISIONS[place.precision],  # type: ignore[arg-type]
         )
         fabric.launch()

@@ -302,10 +302,25 @@ class _Training:
                 value = self.wrapped(batch) / self.accumulate
                 self.fabric.backward(value)
             total = total + value.detach()
+        self._check_gradient()
         if clip_norm is not None:
             self.fabric.clip_gradients(self.wrapped, self.stepper, max_norm=clip_norm, error_if_nonfinite=False)
         self.stepper.step()
         return total, rows * self.fabric.world_size
+
+    def _check_gradient(self) -> None:
+        """Refuse a gradient that would spoil the weights, before it does, and before a checkpoint could hold them."""
+        if getattr(self.fabric.strategy.precision, "scaler", None) is not None:
+            return  # a scaler leaves such steps out by itself
+        gradients = [p.grad for group in self.optimiser.param_groups for p in group["params"] if p.grad is not None]
+        if not gradients or bool(torch.stack(torch._foreach_norm(gradients)).isfinite().all()):
+            return
+        wrong, numbers = sum(int((~each.isfinite()).sum()) for each in gradients), sum(map(Tensor.numel, gradients))
+        if wrong:  # finite numbers may have a norm beyond the largest number
+            raise ValueError(
+                f"gradient: expected finite numbers, got {wrong} NaN or infinite of {numbers} in step {self.step + 1}; "
+                "the weights are as before it; try a lower learning rate"
+            )
 
     def _batches(self) -> Iterator[Batch]:
         while True:

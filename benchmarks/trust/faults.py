@@ -1,0 +1,317 @@
+"""Everything that can go wrong in a training, done to it: what happened, what was lost, what it said.
+
+python -m benchmarks.trust.faults --kills 100 --damages 20 --out faults.jsonl
+
+Every trial is a real training (`benchmarks.trust.jobs`) that is disturbed, resumed and compared with an undisturbed
+one: weights, loss state, losses of all steps, scores and logs must be equal bit for bit. Results are kept in the file
+as they come, so a stopped script goes on where it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import mmap
+import os
+import random
+import resource
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+
+from benchmarks.trust.jobs import TASKS, copied, run, same_run, start, write_data
+from rankwise.recipes.run import CSVLog
+from rankwise.training import Checkpoints, Step
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One trial: which, whether all is as promised, how it ended, how many steps were lost, what it said."""
+
+    fault: str
+    trial: str
+    good: bool
+    code: int
+    lost: int
+    said: str
+
+
+class Counted:
+    """Counts the steps that a job has done, where this process can see it."""
+
+    def __init__(self) -> None:
+        self._shared = mmap.mmap(-1, 8)
+
+    def __call__(self) -> None:
+        """In the job: begin to count."""
+        original = CSVLog.step
+
+        def step(log: CSVLog, step: Step) -> None:
+            self._shared[:8] = struct.pack("q", step.number)
+            original(log, step)
+
+        CSVLog.step = step  # type: ignore[method-assign]
+
+    @property
+    def steps(self) -> int:
+        return int(struct.unpack("q", self._shared[:8])[0])
+
+
+class Faults:
+    """The trials, in a folder of their own.
+
+    Args:
+        folder: with the data of the tasks.
+        seed: decides the moments and the damage.
+    """
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.folder, self.random = folder, random.Random(seed)
+        self.log = folder / "log.txt"
+        self._lengths: dict[str, float] = {}
+
+    def straight(self, task: str) -> Path:
+        """The folder of the undisturbed run, made when first asked for."""
+        where = self.folder / f"straight-{task}"
+        if not where.exists():
+            assert run(f"{task}.yaml", "--out", where.name, log=self.log).code == 0
+            # Once more for the time: the first one warms up.
+            self._lengths[task] = run(f"{task}.yaml", "--out", f"timed-{task}", log=self.log).seconds
+        return where
+
+    def recovers(self, task: str, name: str) -> bool:
+        """Whether the run can be resumed and ends like the undisturbed one."""
+        ended = run(f"{task}.yaml", "--out", name, "--resume", log=self.log)
+        return ended.code == 0 and same_run(self.straight(task), self.folder / name)
+
+    def newest(self, name: str) -> int:
+        state, _ = Checkpoints(self.folder / name / "checkpoints").newest()
+        return 0 if state is None else int(state["step"])
+
+    def killed(self, task: str, name: str, number: signal.Signals) -> Outcome:
+        """At a random moment of the training."""
+        self.straight(task)
+        counted = Counted()
+        job = start(f"{task}.yaml", "--out", name, log=self.log, before=counted)
+        time.sleep(self.random.uniform(0.1, 1.0) * self._lengths[task])
+        job.kill(number)
+        ended, done = job.wait(), counted.steps
+        lost = done - self.newest(name)
+        clean = ended.code in ((0, -9) if number == signal.SIGKILL else (0, 130)) and "UNHANDLED" not in ended.said
+        good = clean and lost <= (1 if number == signal.SIGKILL else 0) and self.recovers(task, name)
+        return Outcome(f"{number.name} at a random moment", name, good, ended.code, max(lost, 0), ended.said)
+
+    def damaged(self, task: str, name: str, damage: Callable[[bytes], bytes], what: str) -> Outcome:
+        """The newest checkpoint of a run that was stopped."""
+        with copied(self.straight(task), name) as copy:
+            newest = Checkpoints(copy / "checkpoints").paths()[0]
+            newest.write_bytes(damage(newest.read_bytes()))
+            ended = run(f"{task}.yaml", "--out", name, "--resume", log=self.log)
+            said = next((line for line in self.log.read_text().splitlines() if newest.name in line), "")
+            good = ended.code == 0 and "damaged checkpoint" in said and same_run(self.straight(task), copy)
+            return Outcome(f"newest checkpoint {what}", name, good, ended.code, 1, said)
+
+    def disturbed(
+        self, fault: str, task: str, before: Callable[[], None], *, says: str, code: int, lost: int = 0
+    ) -> Outcome:
+        """A job that something happens to; it must end with a code and words, and resume."""
+        name = f"{fault}-{task}".replace(" ", "-")
+        self.straight(task)
+        counted = Counted()
+
+        def both() -> None:
+            counted()
+            before()
+
+        ended = run(f"{task}.yaml", "--out", name, log=self.log, before=both)
+        left = counted.steps - self.newest(name)
+        good = ended.code == code and says in ended.said and left <= lost and self.recovers(task, name)
+        return Outcome(fault, task, good, ended.code, left, ended.said)
+
+    def on_own_disk(self, fault: str, task: str, options: str, *, says: str) -> Outcome:
+        """On a file system mounted with these options, which is put right before the run is resumed."""
+        name = f"{fault}-{task}".replace(" ", "-")
+        where = self.folder / name
+        where.mkdir()
+        self.straight(task)
+        mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(where)]
+        if subprocess.run(mount, capture_output=True, check=False).returncode:
+            where.rmdir()
+            return Outcome(fault, task, True, 0, 0, "not tried: no file system can be mounted here")
+        try:
+            ended = run(f"{task}.yaml", "--out", name, log=self.log)
+            halves = list(where.rglob("*.tmp"))
+            subprocess.run(["mount", "-o", "remount,rw,size=64m", str(where)], check=True)
+            good = ended.code == 1 and says in ended.said and not halves and self.recovers(task, name)
+            return Outcome(fault, task, good, ended.code, 0, ended.said)
+        finally:
+            subprocess.run(["umount", str(where)], check=True)
+
+    def torchrun(self, task: str, number: signal.Signals, timeout: int) -> Outcome:
+        """Two processes of which one is killed or stops answering."""
+        name = f"two-{number.name}"
+        options = [f"{task}.yaml", "budget.steps=20000", f"place.timeout={timeout}", "--out", name]
+        began = _two_processes(self.folder, *options)
+        _wait(lambda: Checkpoints(self.folder / name / "checkpoints").paths()[1:], began)
+        ranks = _children(began.pid)
+        os.kill(ranks[1], number)
+        struck = time.monotonic()
+        err = began.communicate(timeout=300)[1]
+        seconds = time.monotonic() - struck
+        said = next((line for line in err.splitlines() if line.startswith("rankwise: ") and "go on with" in line), "")
+        done = self.newest(name)
+        again = _two_processes(self.folder, *options, "--resume")
+        _wait(lambda: self.newest(name) > done, again)
+        again.send_signal(signal.SIGTERM)
+        resumed = f"going on after step {done} of 20000" in again.communicate(timeout=300)[1]
+        # torchrun gives the other process 30 seconds to end by itself.
+        good = began.returncode != 0 and bool(said) and seconds < timeout + 60 and resumed
+        fault = "one of two processes killed" if number == signal.SIGKILL else "one of two processes hangs"
+        return Outcome(fault, f"ended after {seconds:.0f} s", good, began.returncode, 0, said)
+
+
+def _two_processes(folder: Path, *options: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "-m", "rankwise", "train"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [*command, *options], cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+
+
+def _wait(condition: Callable[[], Any], process: subprocess.Popen[str], seconds: float = 300) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        if process.poll() is not None or time.monotonic() > end:
+            raise RuntimeError(f"the job did not get there: {process.communicate()[1][-2000:]}")
+        time.sleep(0.05)
+
+
+def _children(pid: int) -> list[int]:
+    return sorted(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+
+
+def damages(random: random.Random) -> dict[str, Callable[[bytes], bytes]]:
+    """Ways to spoil a file."""
+
+    def flipped(content: bytes) -> bytes:
+        place = random.randrange(len(content))
+        return content[:place] + bytes([content[place] ^ 1 << random.randrange(8)]) + content[place + 1 :]
+
+    def zeroed(content: bytes) -> bytes:
+        place = random.randrange(len(content) - 512)
+        return content[:place] + bytes(512) + content[place + 512 :]
+
+    return {
+        "cut short": lambda content: content[: random.randrange(len(content))],
+        "with one bit flipped": flipped,
+        "with 512 bytes zeroed": zeroed,
+        "empty": lambda _: b"",
+    }
+
+
+def small_files() -> None:
+    """Files may not grow beyond 2 kB: the checkpoint does not fit."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2048, resource.RLIM_INFINITY))
+
+
+def clock_jumps() -> None:
+    """The clock on the wall goes back and forth by years."""
+    years = random.Random(0)
+    time.time = lambda: years.uniform(0, 4e9)  # type: ignore[assignment]
+
+
+def nan_gradient(at: int) -> Callable[[], None]:
+    """The gradient of one step is spoilt."""
+
+    def before() -> None:
+        backward, calls = Fabric.backward, [0]
+
+        def spoilt(fabric: Fabric, value: torch.Tensor, *rest: Any, **options: Any) -> None:
+            backward(fabric, value * float("nan") if calls[0] == at else value, *rest, **options)
+            calls[0] += 1
+
+        Fabric.backward = spoilt  # type: ignore[method-assign, assignment]
+
+    return before
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--kills", type=int, default=100)
+    options.add_argument("--damages", type=int, default=20)
+    options.add_argument("--out", type=Path, default=Path("faults.jsonl"))
+    options.add_argument("--only", default="", help="trials whose key begins with this")
+    options.add_argument("--seed", type=int, default=0)
+    given = options.parse_args()
+    out = given.out.resolve()
+    kept = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
+    done = {entry["key"]: Outcome(**entry["outcome"]) for entry in kept}
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        write_data(Path(folder))
+        faults = Faults(Path(folder), given.seed)
+        for key, trial in _plan(faults, given.kills, given.damages):
+            if key in done or not key.startswith(given.only):
+                continue
+            done[key] = outcome = trial()
+            with out.open("a") as file:
+                file.write(json.dumps({"key": key, "outcome": asdict(outcome)}) + "\n")
+            print(f"{'good' if outcome.good else 'BAD ':5}{outcome.fault}, {outcome.trial}: {outcome.said}", flush=True)
+    print(table(list(done.values())))
+    return int(not all(outcome.good for outcome in done.values()))
+
+
+def _plan(faults: Faults, kills: int, damaged: int) -> list[tuple[str, Callable[[], Outcome]]]:
+    tasks = list(TASKS)
+    plan: list[tuple[str, Callable[[], Outcome]]] = []
+
+    def add(key: str, trial: Callable[..., Outcome], *arguments: Any, **options: Any) -> None:
+        plan.append((key, lambda: trial(*arguments, **options)))
+
+    for number in range(kills):
+        name = f"kill-{number}"
+        add(name, faults.killed, tasks[number % 3], name, signal.SIGKILL)
+    for number in range(6):
+        name = f"term-{number}"
+        add(name, faults.killed, tasks[number % 3], name, signal.SIGTERM)
+    ways = list(damages(faults.random).items())
+    for number in range(damaged):
+        what, damage = ways[number % len(ways)]
+        name = f"damage-{number}"
+        add(name, faults.damaged, tasks[number % 3], name, damage, what)
+    for task in tasks:
+        full = "the disk is full; the checkpoints saved before are intact"
+        add(f"disk-{task}", faults.on_own_disk, "full disk", task, "size=48k", says=full)
+        add(f"read-only-{task}", faults.on_own_disk, "read-only disk", task, "ro,size=64m", says="read-only")
+        add(f"size-{task}", faults.disturbed, "files limited to 2 kB", task, small_files, says=full, code=1, lost=1)
+        spoilt = "gradient: expected finite numbers"
+        add(f"nan-{task}", faults.disturbed, "NaN gradient in step 25", task, nan_gradient(24), says=spoilt, code=2)
+        add(f"clock-{task}", faults.disturbed, "clock jumps by years", task, clock_jumps, says="", code=0)
+    for number in (signal.SIGKILL, signal.SIGSTOP):
+        add(f"two-{number.name}", faults.torchrun, "ap", number, 20)
+    return plan
+
+
+def table(outcomes: list[Outcome]) -> str:
+    """One line for each kind of fault, as Markdown."""
+    lines = ["| fault | trials | as promised | steps lost, at most | what it said |", "|---|---|---|---|---|"]
+    for fault in dict.fromkeys(outcome.fault for outcome in outcomes):
+        of_kind = [outcome for outcome in outcomes if outcome.fault == fault]
+        said = max((outcome.said for outcome in of_kind), key=len).replace("|", "\\|")
+        good, lost = sum(outcome.good for outcome in of_kind), max(outcome.lost for outcome in of_kind)
+        lines.append(f"| {fault} | {len(of_kind)} | {good} | {lost} | {said} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,98 @@
+"""Whatever lists come, every loss gives a finite value, a finite gradient and a finite state, or a clear refusal."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from functools import partial
+
+import pytest
+import torch
+
+from fuzz.cases import Case, cases, refused_scores, search, searches
+from rankwise.losses import LOSSES, ListLoss
+
+OVER_SCORES = [record for record in LOSSES if record.inputs == "scores"]
+by_name = pytest.mark.parametrize("record", OVER_SCORES, ids=lambda record: record.name)
+
+
+def run(loss: ListLoss, case: Case, scores: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    scores = scores.detach().requires_grad_()
+    value = loss(scores, case.labels, **case.given)
+    (gradient,) = torch.autograd.grad(value, scores)
+    return value.detach(), gradient
+
+
+def check(build, case: Case) -> None:
+    first, second = build(), build()
+    try:
+        value, gradient = run(first, case, case.laid_out(case.scores))
+    except ValueError as refusal:
+        # Some rivals are not defined for items of different weights.
+        if not str(refusal).startswith("weights: expected equal weights") or not same_state(first, build()):
+            raise
+        return
+    assert value.shape == ()
+    assert bool(torch.isfinite(value)), value
+    assert gradient.dtype == case.scores.dtype
+    if case.scores.dtype in (torch.float16, torch.bfloat16):
+        # Half precision only rounds; a gradient beyond its largest number cannot but become infinite.
+        exact = run(build(), case, case.scores.float())[1]
+        assert bool(torch.isfinite(exact).all()), exact
+        assert torch.equal(gradient, exact.to(gradient.dtype))
+    else:
+        assert bool(torch.isfinite(gradient).all()), gradient
+    assert not bool(gradient[~case.counted].any()), "what does not count gets a gradient"
+    for name, tensor in first.state_dict().items():
+        assert not tensor.is_floating_point() or bool(torch.isfinite(tensor).all()), name
+
+    # The layout in memory and whether a gradient is wanted change nothing, bit for bit.
+    again, gradient_again = run(second, case, case.scores.clone(memory_format=torch.contiguous_format))
+    assert torch.equal(value, again)
+    assert torch.equal(gradient, gradient_again)
+    assert same_state(first, second)
+    with torch.no_grad():
+        assert torch.equal(build()(case.scores, case.labels, **case.given), again)
+
+    # A loss that has seen this goes on, from its own state or from a copy of it, and reads it in eval mode.
+    third = build()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a state that has seen nothing says so
+        third.load_state_dict(copy.deepcopy(first.state_dict()))
+    turned = case.scores.flip(-1)
+    value, gradient = run(first, case, turned)
+    again, gradient_again = run(third, case, turned)
+    assert bool(torch.isfinite(value)), value
+    assert not bool(gradient.isnan().any()), gradient
+    assert torch.equal(value, again)
+    assert torch.equal(gradient, gradient_again)
+    before = copy.deepcopy(first.state_dict())
+    assert bool(torch.isfinite(first.eval()(case.scores, case.labels, **case.given)))
+    assert all(torch.equal(before[name], tensor) for name, tensor in first.state_dict().items())
+
+
+def same_state(first: ListLoss, second: ListLoss) -> bool:
+    left, right = first.state_dict(), second.state_dict()
+    return left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
+
+
+@searches
+@by_name
+def test_any_lists_give_finite_values_gradients_and_states(record, examples):
+    search(partial(check, record.build), cases(record.labels), examples)
+
+
+def check_refused(build, given: tuple[Case, torch.Tensor]) -> None:
+    case, bad = given
+    loss = build()
+    loss(case.scores[..., :1], case.labels[..., :1])
+    before = copy.deepcopy(loss.state_dict())
+    with pytest.raises(ValueError, match=r"^scores: expected finite numbers, got 1 NaN or infinite of \d+, first at "):
+        loss(bad, case.labels, **case.given)
+    assert all(torch.equal(before[name], tensor) for name, tensor in loss.state_dict().items())
+
+
+@searches
+@by_name
+def test_scores_that_are_no_numbers_are_refused_before_the_state_changes(record, examples):
+    search(partial(check_refused, record.build), refused_scores(record.labels), examples)
