@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from urllib.error import URLError
 
@@ -36,6 +37,28 @@ def test_conv_vectors(size):
     torch.testing.assert_close(vectors[1:2], model(images[1:2]))
     with pytest.raises(ValueError, match="size: expected a whole number of at least 8, got 7"):
         ConvEmbedder(1, 7, 7)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_conv_is_its_stages_one_after_the_other(channels):
+    """The first normalisation is done to the weights; values, gradients and running statistics are those of doing it
+    to the outputs, in training and after it."""
+    torch.manual_seed(2)
+    quick = ConvEmbedder(channels, 16, 5, normalise=False).double()
+    plain = copy.deepcopy(quick)
+    with torch.no_grad():
+        for model in (quick, plain):
+            model.stages[1].weight.copy_(torch.linspace(-1, 2, 32))
+            model.stages[1].bias.copy_(torch.linspace(-1, 1, 32))
+    for _ in range(2):
+        images, direction = torch.rand(6, channels, 16, 16).double(), torch.randn(6, 5).double()
+        for model, vectors in ((quick, quick(images)), (plain, plain.last(plain.stages(images)))):
+            model.zero_grad()
+            (vectors * direction).sum().backward()
+        for ours, theirs in zip(quick.parameters(), plain.parameters(), strict=True):
+            torch.testing.assert_close(ours.grad, theirs.grad)
+        torch.testing.assert_close(quick.state_dict(), plain.state_dict())
+    torch.testing.assert_close(quick.eval()(images), plain.eval().last(plain.stages(images)))
 
 
 def test_resnet_is_that_of_torchvision_up_to_the_last_layer(weights):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -25,7 +26,6 @@ class ConvEmbedder(nn.Module):
         normalise: vectors of length 1, so that their products are cosines; otherwise as the last layer gives them.
 
     Example:
-        >>> import torch
         >>> vectors = ConvEmbedder(1, 28, 64)(torch.rand(5, 1, 28, 28))
         >>> vectors.shape, bool(torch.allclose(vectors.norm(dim=1), torch.ones(5)))
         (torch.Size([5, 64]), True)
@@ -44,16 +44,57 @@ class ConvEmbedder(nn.Module):
         least = 2 ** (len(widths) - 1)
         check_count("size", size, least=least)
         stages: list[nn.Module] = []
-        for number, width in enumerate(widths):
-            if number:
-                stages.append(nn.MaxPool2d(2))
-            stages += [nn.Conv2d(channels, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU()]
+        for number, width in enumerate(widths, start=1):
+            stages += [nn.Conv2d(channels, width, 3, padding=1, bias=False), nn.BatchNorm2d(width)]
+            if number < len(widths):
+                stages.append(nn.MaxPool2d(2))  # the largest is the same after ReLU, which has less to do here
+            stages.append(nn.ReLU())
             channels = width
-        self.stages = nn.Sequential(*stages, nn.Flatten())
+        # Pixels with all their channels beside each other: the same sums in half the time on a CPU.
+        self.stages = nn.Sequential(*stages, nn.Flatten()).to(memory_format=torch.channels_last)
         self.last = nn.Linear(channels * (size // least) ** 2, outputs)
         self.normalise = normalise
 
     def forward(self, images: Tensor) -> Tensor:
         """Images (N, C, size, size) to vectors (N, d)."""
-        vectors = cast(Tensor, self.last(self.stages(images)))
+        convolution, norm, *others = self.stages
+        features = _normalised_convolution(images, cast(nn.Conv2d, convolution), cast(nn.BatchNorm2d, norm))
+        for stage in others:
+            features = stage(features)
+        vectors = cast(Tensor, self.last(features))
         return functional.normalize(vectors, dim=1) if self.normalise else vectors
+
+
+def _normalised_convolution(images: Tensor, convolution: nn.Conv2d, norm: nn.BatchNorm2d) -> Tensor:
+    """`norm(convolution(images))` without a pass over its many outputs.
+
+    An output is a product w p with a patch p of the image. With the mean m and the covariance S of all patches it has
+    the mean w m and the variance w S w, so that normalising is a change of the few weights.
+    """
+    images = images.contiguous(memory_format=torch.channels_last)
+    weight, epsilon = convolution.weight, norm.eps
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    if norm.training:
+        patches = functional.unfold(images, 3, padding=1)
+        count = patches.shape[0] * patches.shape[2]
+        centre = patches.mean((0, 2))
+        patches = patches - centre[:, None]
+        covariance = (patches @ patches.mT).sum(0) / count
+        rows = weight.flatten(1)
+        mean, variance = rows @ centre, ((rows @ covariance) * rows).sum(1)
+        _remember(norm, mean.detach(), variance.detach() * count / (count - 1))
+    else:
+        mean, variance = norm.running_mean, norm.running_var
+    scale = norm.weight * (variance + epsilon).rsqrt()
+    return functional.conv2d(images, weight * scale[:, None, None, None], norm.bias - scale * mean, padding=1)
+
+
+def _remember(norm: nn.BatchNorm2d, mean: Tensor, variance: Tensor) -> None:
+    """Running statistics, as batch normalisation keeps them."""
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    assert norm.num_batches_tracked is not None
+    norm.num_batches_tracked.add_(1)
+    norm.running_mean.lerp_(mean.to(norm.running_mean), cast(float, norm.momentum))
+    norm.running_var.lerp_(variance.to(norm.running_var), cast(float, norm.momentum))
