@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import sys
+from functools import partial
 from urllib.error import URLError
 
 import pytest
@@ -81,9 +82,10 @@ def test_frozen_batch_norm_is_neither_trained_nor_updated(weights):
     assert {"body.conv1.weight", "last.weight"} <= changed
 
 
-def test_mixup_makes_four_of_each_in_training_only():
+@pytest.mark.parametrize("build", [partial(ResNetEmbedder, 18, 5), partial(ConvEmbedder, 3, 32, 5)])
+def test_mixup_makes_four_of_each_in_training_only(build):
     torch.manual_seed(0)
-    model = ResNetEmbedder(18, 5, mixup=True).train()
+    model = build(mixup=True).train()
     images, labels = torch.rand(4, 3, 32, 32), torch.tensor([1, 1, 2, 2])
     vectors, more = model.mixed(images, labels)
     assert vectors.shape == (16, 5)
@@ -93,7 +95,7 @@ def test_mixup_makes_four_of_each_in_training_only():
     torch.testing.assert_close(same, model(images))
     assert torch.equal(unchanged, labels)
     with pytest.raises(ValueError, match="mixup: expected a network with mixup=True"):
-        ResNetEmbedder(18, 5).mixed(images, labels)
+        build().mixed(images, labels)
 
 
 def test_a_small_stem_keeps_the_resolution_of_small_pictures():

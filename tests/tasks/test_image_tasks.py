@@ -170,7 +170,7 @@ def test_without_torchvision_the_small_network_learns_from_arrays(monkeypatch):
     "task, message",
     [
         (lambda: ImageModel("resnet34"), "name: unknown word 'resnet34'"),
-        (lambda: ImageModel("conv", mixup=True), "name: expected a ResNet with weights, .* got conv"),
+        (lambda: ImageModel("conv", stem="small"), "name: expected a ResNet with weights, .* got conv"),
         (lambda: replace(RETRIEVAL, model=ImageModel("resnet18")).build_model(), "channels: expected images with 3"),
         (lambda: replace(RETRIEVAL, classes=12).train_loader(0), "classes: expected at most the number of classes"),
         (lambda: replace(RETRIEVAL, augmentation="shft").train_loader(0), "did you mean 'shift'"),

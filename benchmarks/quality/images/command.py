@@ -57,7 +57,9 @@ def run_plans(plans: dict[str, Plan], quick: Plan, folder: Path) -> None:
         print(f"{row.title:<32} {trial.setting:<24} seed {trial.seed} {shown}  {seconds['seconds']:.0f} s", flush=True)
     text = write_table(plan, results)
     (target / f"{stem.upper()}.md").write_text(text)
-    (target / f"{stem}.svg").write_text(draw_plan(plan, results))
+    picture = draw_plan(plan, results)
+    if picture is not None:
+        (target / f"{stem}.svg").write_text(picture)
     print(text)
 
 

@@ -53,18 +53,26 @@ def write_table(plan: Plan, results: Results) -> str:
     if ours and len(finished) > 1:
         best = max(ours, key=lambda row: _validation(results, finished[row]))
         lines += ["", *_differences(plan, results, finished, best)]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *_choices(plan, results)]) + "\n"
 
 
-def draw_plan(plan: Plan, results: Results) -> str:
-    """Validation along the training, the mean over the seeds each row has; one panel per variant."""
-    panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
+def draw_plan(plan: Plan, results: Results) -> str | None:
+    """Validation along the training of the runs that have a curve, one panel per variant; None if there is none.
+
+    Methods that one of the panels lacks are left out, variants of a single method too.
+    """
+    panels: dict[str, dict[str, tuple[tuple[int, float], ...]]] = {}
     for row, trials in _finished(plan, results).items():
-        curves = [results[trial].curve for trial in trials if results[trial].curve]
-        if curves:
-            points = [(float(at[0][0]), mean(value for _, value in at)) for at in zip(*curves, strict=True)]
-            panels.setdefault(row.variant, {})[row.name] = points
-    return draw_curves(panels, across="training steps") if panels else draw_curves({"": {}}, across="")
+        for trial in trials:
+            if results[trial].curve:
+                panels.setdefault(row.variant, {})[row.name] = results[trial].curve
+    shown = {variant: curves for variant, curves in panels.items() if len(curves) > 1}
+    names = [name for name in next(iter(shown.values()), {}) if all(name in curves for curves in shown.values())]
+    if not names:
+        return None
+    return draw_curves(
+        {variant: {name: curves[name] for name in names} for variant, curves in shown.items()}, across="training steps"
+    )
 
 
 def _finished(plan: Plan, results: Results) -> dict[Row, list[Trial]]:
@@ -114,6 +122,19 @@ def _differences(plan: Plan, results: Results, finished: dict[Row, list[Trial]],
             cells = [f"{low:+.2f} to {high:+.2f}", f"{found.p_value:.2g}", f"{found.wins} / {found.losses}"]
         lines.append(f"| {row.title} | {len(seeds)} | {gaps.mean():+.2f} | {_student(gaps)} | {' | '.join(cells)} |")
     return lines
+
+
+def _choices(plan: Plan, results: Results) -> list[str]:
+    lines = []
+    for row in plan.rows:
+        trials = results.tried(row.name, row.variant) if row.variant == plan.variant else []
+        values = [f"{trial.setting} {100 * results[trial].figures['validation']:.2f}" for trial in trials]
+        if values:
+            lines.append(f"| {row.name} | {', '.join(values)} |")
+    if not lines:
+        return []
+    head = f"What settings were chosen from: {plan.metrics[0]} on validation after {plan.choice_steps} steps, one seed."
+    return ["", head, "", f"| method, {plan.variant} | settings, the best first |", "|---|---|", *lines]
 
 
 def _student(gaps: torch.Tensor) -> str:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from benchmarks.quality.images.plan import Options, Outcome, Row, Trial
 from rankwise.data import find_data
-from rankwise.losses import LOSSES, EmbeddingLoss, SemiVariance
+from rankwise.losses import LOSSES, EmbeddingLoss, SemiVariance, class_prior
 from rankwise.recipes import load_recipe
 from rankwise.tasks import ImageRetrievalTask
 from rankwise.tasks.retrieval import CLASSIFIER
@@ -38,19 +38,23 @@ ADD_ONS = {
     "add-ons": AddOns(0.1, 2048, True),
     "add-ons but semi-variance": AddOns(0.1, 2048, False),
     "decay": AddOns(0.1, 0, False),
+    "semi-variance": AddOns(0.01, 0, True),
+    "feature mixup": AddOns(0.01, 0, False),
 }
 
 
 def run_omniglot(row: Row, options: Options, trial: Trial) -> Outcome:
     add_ons = ADD_ONS[trial.variant]
     task = _task(row.loss, _with_steps(options, trial.steps), add_ons, trial.steps)
+    if trial.variant == "feature mixup":
+        task = replace(task, model=replace(task.model, mixup=True))
     first = trial.seed == 0 and trial.part == "test"
     run = fit(
         task,
         steps=trial.steps,
         optimiser=adamw(0.006, weight_decay=add_ons.decay),
         schedule=warmed_up(30),
-        eval_every=max(1, trial.steps // 10) if first else None,  # one curve is enough
+        eval_every=max(1, trial.steps // 5) if first else None,  # one curve is enough
         seed=trial.seed,
     )
     figures = {"validation": task.evaluate(run.model, "validation")["map"]}
@@ -110,8 +114,10 @@ class _Sum(nn.Module):
 
 
 def _with_steps(options: Options, steps: int) -> dict[str, Any]:
-    """A schedule of the prior takes as long as the training."""
+    """A schedule of the prior takes as long as the training; "data" is the share of each class in the training part."""
     prior = options.get("prior")
+    if prior == "data":
+        return {**options, "prior": class_prior(_base().data.train.labels)}
     return {**options, "prior": {**prior, "steps": steps}} if isinstance(prior, Mapping) else dict(options)
 
 

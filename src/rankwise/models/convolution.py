@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rankwise.checks import check_count
+from rankwise.models.feature_mixup import FeatureMixup
 
 __all__ = ["ConvEmbedder"]
 
@@ -23,6 +24,8 @@ class ConvEmbedder(nn.Module):
         channels: C of the images, 1 or 3; size: their height and width.
         outputs: d, the numbers in a vector.
         widths: channels of each stage.
+        mixup: `FeatureMixup` before each of the last two stages while training: a batch of B leaves as one of 4B, see
+            `mixed`; needs three stages.
         normalise: vectors of length 1, so that their products are cosines; otherwise as the last layer gives them.
 
     Example:
@@ -38,9 +41,14 @@ class ConvEmbedder(nn.Module):
         outputs: int,
         *,
         widths: Sequence[int] = (32, 32, 64, 64),
+        mixup: bool = False,
         normalise: bool = True,
     ) -> None:
         super().__init__()
+        if mixup and len(widths) < 3:
+            raise ValueError(
+                f"mixup: expected at least 3 stages, because it comes before the last two, got {len(widths)}"
+            )
         least = 2 ** (len(widths) - 1)
         check_count("size", size, least=least)
         stages: list[nn.Module] = []
@@ -53,14 +61,38 @@ class ConvEmbedder(nn.Module):
         # Pixels with all their channels beside each other: the same sums in half the time on a CPU.
         self.stages = nn.Sequential(*stages, nn.Flatten()).to(memory_format=torch.channels_last)
         self.last = nn.Linear(channels * (size // least) ** 2, outputs)
+        self.mix = FeatureMixup() if mixup else None
         self.normalise = normalise
+
+    @property
+    def mixes(self) -> bool:
+        """Whether training should go through `mixed`."""
+        return self.mix is not None
 
     def forward(self, images: Tensor) -> Tensor:
         """Images (N, C, size, size) to vectors (N, d)."""
-        convolution, norm, *others = self.stages
-        features = _normalised_convolution(images, cast(nn.Conv2d, convolution), cast(nn.BatchNorm2d, norm))
-        for stage in others:
-            features = stage(features)
+        features = self._begin(images)
+        for layer in self.stages[2:]:
+            features = layer(features)
+        return self._end(features)
+
+    def mixed(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """The same with feature mixup: images (N, C, size, size) and classes (N,) to vectors (4N, d), classes (4N,)."""
+        if self.mix is None:
+            raise ValueError("mixup: expected a network with mixup=True, got one without")
+        last_two = [layer for layer in self.stages if isinstance(layer, nn.Conv2d)][-2:]
+        features = self._begin(images)
+        for layer in self.stages[2:]:
+            if layer in last_two:
+                features, labels = self.mix(features, labels)
+            features = layer(features)
+        return self._end(features), labels
+
+    def _begin(self, images: Tensor) -> Tensor:
+        convolution, norm = self.stages[:2]
+        return _normalised_convolution(images, cast(nn.Conv2d, convolution), cast(nn.BatchNorm2d, norm))
+
+    def _end(self, features: Tensor) -> Tensor:
         vectors = cast(Tensor, self.last(features))
         return functional.normalize(vectors, dim=1) if self.normalise else vectors
 
