@@ -95,13 +95,17 @@ class RetrievalTask:
         value: Tensor = loss(model(batch.features), batch.labels, **before)
         return value
 
+    def embed(self, model: nn.Module, part: str) -> Tensor:
+        """Vectors (N, d) of the rows of a part."""
+        return predict_all(model, self.data.part(part).features)
+
     def evaluate(self, model: nn.Module, part: str) -> dict[str, float]:
         return self.judge(model, part).means
 
     def judge(self, model: nn.Module, part: str, *, bootstrap: int = 0) -> Evaluation:
-        chosen = self.data.part(part)
-        vectors = predict_all(model, chosen.features)
-        return evaluate_retrieval(vectors, chosen.labels, self.metrics, bootstrap=bootstrap)
+        return evaluate_retrieval(
+            self.embed(model, part), self.data.part(part).labels, self.metrics, bootstrap=bootstrap
+        )
 
 
 class ClassifierHead(nn.Module):
