@@ -11,6 +11,7 @@ from pytorch_metric_learning import losses as peers
 
 from rankwise.data import load_digit_retrieval
 from rankwise.losses import LOSSES, create_loss
+from rankwise.losses.rivals.metric_learning import LateMemoryPairs
 from rankwise.tasks import RetrievalTask, TabularTask
 from rankwise.training import adamw, fit
 
@@ -87,6 +88,36 @@ def test_eval_mode_reads_the_memory_and_writes_nothing():
     value = loss.eval()(*second)
     assert all(torch.equal(before[name], now) for name, now in loss.state_dict().items())
     assert float(value) != float(create_loss("cross-batch-memory", memory=15)(*second))
+
+
+@pytest.mark.parametrize("name", ["contrastive", "triplet", "multi-similarity"])
+def test_late_memory_is_the_mean_of_batch_and_longer_lists(name):
+    """By hand: a vector is compared with batch and memory, never with itself; before the given step with the batch."""
+    peer, first, second, third = create_loss(name).loss, *batches(3)
+    loss = LateMemoryPairs(peer, memory=20, after=2)
+    for batch in (first, second):
+        torch.testing.assert_close(run(loss, *batch)[0], peer(*batch))
+    vectors, classes = (torch.cat(parts) for parts in zip(third, first, second, strict=True))
+    same = third[1][:, None] == classes
+    apart = torch.arange(len(classes)) != torch.arange(len(third[1]))[:, None]
+    pairs = *(same & apart).nonzero().T, *(~same).nonzero().T
+    longer = peer(third[0], third[1], tuple(pairs), vectors, classes)
+    torch.testing.assert_close(run(loss, *third)[0], (peer(*third) + longer) / 2)
+
+
+def test_late_memory_of_pairs_is_saved_and_not_written_in_eval_mode():
+    every = list(batches(4))
+    straight, first = (LateMemoryPairs(create_loss("triplet").loss, memory=20, after=1) for _ in range(2))
+    for batch in every[:2]:
+        run(straight, *batch)
+        run(first, *batch)
+    resumed = LateMemoryPairs(create_loss("triplet").loss, memory=20, after=1)
+    resumed.load_state_dict(copy.deepcopy(first.state_dict()))
+    resumed.eval()(*every[3])
+    resumed.train()
+    for batch in every[2:]:
+        for left, right in zip(run(straight, *batch), run(resumed, *batch), strict=True):
+            assert torch.equal(left, right)
 
 
 @pytest.mark.parametrize("name", OVER_EMBEDDINGS)

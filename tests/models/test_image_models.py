@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import sys
+from functools import partial
 from urllib.error import URLError
 
 import pytest
@@ -38,6 +40,28 @@ def test_conv_vectors(size):
         ConvEmbedder(1, 7, 7)
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+def test_conv_is_its_stages_one_after_the_other(channels):
+    """The first normalisation is done to the weights; values, gradients and running statistics are those of doing it
+    to the outputs, in training and after it."""
+    torch.manual_seed(2)
+    quick = ConvEmbedder(channels, 16, 5, normalise=False).double()
+    plain = copy.deepcopy(quick)
+    with torch.no_grad():
+        for model in (quick, plain):
+            model.stages[1].weight.copy_(torch.linspace(-1, 2, 32))
+            model.stages[1].bias.copy_(torch.linspace(-1, 1, 32))
+    for _ in range(2):
+        images, direction = torch.rand(6, channels, 16, 16).double(), torch.randn(6, 5).double()
+        for model, vectors in ((quick, quick(images)), (plain, plain.last(plain.stages(images)))):
+            model.zero_grad()
+            (vectors * direction).sum().backward()
+        for ours, theirs in zip(quick.parameters(), plain.parameters(), strict=True):
+            torch.testing.assert_close(ours.grad, theirs.grad)
+        torch.testing.assert_close(quick.state_dict(), plain.state_dict())
+    torch.testing.assert_close(quick.eval()(images), plain.eval().last(plain.stages(images)))
+
+
 def test_resnet_is_that_of_torchvision_up_to_the_last_layer(weights):
     path, network = weights
     model = ResNetEmbedder(18, 5, weights=path, normalise=False).eval()
@@ -58,9 +82,10 @@ def test_frozen_batch_norm_is_neither_trained_nor_updated(weights):
     assert {"body.conv1.weight", "last.weight"} <= changed
 
 
-def test_mixup_makes_four_of_each_in_training_only():
+@pytest.mark.parametrize("build", [partial(ResNetEmbedder, 18, 5), partial(ConvEmbedder, 3, 32, 5)])
+def test_mixup_makes_four_of_each_in_training_only(build):
     torch.manual_seed(0)
-    model = ResNetEmbedder(18, 5, mixup=True).train()
+    model = build(mixup=True).train()
     images, labels = torch.rand(4, 3, 32, 32), torch.tensor([1, 1, 2, 2])
     vectors, more = model.mixed(images, labels)
     assert vectors.shape == (16, 5)
@@ -70,7 +95,7 @@ def test_mixup_makes_four_of_each_in_training_only():
     torch.testing.assert_close(same, model(images))
     assert torch.equal(unchanged, labels)
     with pytest.raises(ValueError, match="mixup: expected a network with mixup=True"):
-        ResNetEmbedder(18, 5).mixed(images, labels)
+        build().mixed(images, labels)
 
 
 def test_a_small_stem_keeps_the_resolution_of_small_pictures():

@@ -144,7 +144,7 @@ def test_memory_begins_after_its_share_of_the_run(folder):
         (["data.resize=8"], "data: expected resize of at least the size of 16, got 8"),
         (["data.channels=2"], "data.channels: expected 1 or 3"),
         (["model.name=resnet34"], "model.name: expected 'conv', 'resnet18' or 'resnet50', got 'resnet34'"),
-        (["model.mixup=true"], "model: name: expected a ResNet with weights"),
+        (["model.stem=small"], "model: name: expected a ResNet with weights"),
         (["model={name: resnet18, frozen_batch_norm: true}"], "model: expected weights with frozen_batch_norm"),
         (["augmentation=flip"], "augmentation: unknown augmentation 'flip'"),
         (["memory.after=1"], "memory.after: expected a number of less than 1, got 1"),

@@ -11,6 +11,7 @@ from sklearn.metrics import average_precision_score
 
 from rankwise.data import ImageSplit, imbalanced
 from rankwise.losses import EmbeddingLoss, LateMemoryLoss
+from rankwise.losses.rivals.metric_learning import LateMemoryPairs
 from rankwise.metrics import evaluate_retrieval
 from rankwise.tasks import ImageModel, ImageRetrievalTask, LongTailTask
 from rankwise.tasks.image_batches import predict_images
@@ -92,6 +93,19 @@ def test_memory_is_an_option_of_the_loss():
     loss = replace(RETRIEVAL, memory=50, memory_after=9).build_loss()
     assert isinstance(loss, LateMemoryLoss)
     assert (loss.recent.count, loss.after) == (50, 9)
+    pairs = replace(RETRIEVAL, loss="triplet", loss_options={}, memory=50, memory_after=9).build_loss()
+    assert isinstance(pairs, LateMemoryPairs)
+    assert (pairs.recent.count, pairs.after) == (50, 9)
+    with pytest.raises(ValueError, match="memory: expected a loss over lists or pairs without one, got 'xbm'"):
+        replace(RETRIEVAL, loss="xbm", loss_options={}, memory=50).build_loss()
+
+
+def test_a_classifier_may_compare_by_angle():
+    head = replace(RETRIEVAL, loss="classifier", loss_options={"temperature": 0.1}).build_loss()
+    vectors, labels = torch.randn(6, 16), torch.tensor([0, 1, 2, 0, 1, 2])
+    cosines = torch.nn.functional.cosine_similarity(vectors[:, None], head.layer.weight, dim=2)
+    torch.testing.assert_close(head(vectors, labels), torch.nn.functional.cross_entropy(cosines / 0.1, labels))
+    torch.testing.assert_close(head(3 * vectors, labels), head(vectors, labels))
 
 
 def test_the_retrieval_metric_is_that_of_all_against_all():
@@ -156,7 +170,7 @@ def test_without_torchvision_the_small_network_learns_from_arrays(monkeypatch):
     "task, message",
     [
         (lambda: ImageModel("resnet34"), "name: unknown word 'resnet34'"),
-        (lambda: ImageModel("conv", mixup=True), "name: expected a ResNet with weights, .* got conv"),
+        (lambda: ImageModel("conv", stem="small"), "name: expected a ResNet with weights, .* got conv"),
         (lambda: replace(RETRIEVAL, model=ImageModel("resnet18")).build_model(), "channels: expected images with 3"),
         (lambda: replace(RETRIEVAL, classes=12).train_loader(0), "classes: expected at most the number of classes"),
         (lambda: replace(RETRIEVAL, augmentation="shft").train_loader(0), "did you mean 'shift'"),

@@ -111,6 +111,29 @@ def evaluate(
     show_evaluation(what, data, metric or (), Columns(score, label, query, group), scores_out)
 
 
+@app.command(short_help="Write the vectors of a trained retrieval run, or its weights.")
+def embed(
+    run: Annotated[Path, typer.Argument(exists=True, file_okay=False, help="The folder of a run.")],
+    data: Annotated[
+        Path | None, typer.Option(exists=True, help="What to embed, in the form it was trained on; else the test part.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Where to write vectors: .npz or .parquet.")] = None,
+    weights: Annotated[Path | None, typer.Option(help="Where to write the weights: .safetensors.")] = None,
+) -> None:
+    """Write the vectors that a trained retrieval run gives to images or rows, with their labels, or its weights."""
+    from rankwise.cli.embed import FORMATS, write_embeddings
+    from rankwise.cli.scores import check_out
+
+    if out is None and weights is None:
+        raise typer.BadParameter("expected --out, --weights or both", param_hint="--out")
+    for path, hint, suffixes in ((out, "--out", FORMATS), (weights, "--weights", (".safetensors",))):
+        if path is not None:
+            if path.suffix not in suffixes:
+                raise typer.BadParameter(f"expected {' or '.join(suffixes)}, got {path.name!r}", param_hint=hint)
+            check_out(path, hint)
+    write_embeddings(run, data, out, weights)
+
+
 @app.command(short_help="Is one model better than another, or was it luck?")
 def compare(
     paths: Annotated[

@@ -17,6 +17,7 @@ EXTRAS = {
     "plotly": "report",
     "sklearn": "sklearn",
     "polars": "data",
+    "safetensors": "train",
 }
 
 

@@ -92,7 +92,9 @@ class ImageRetrievalRecipe(Recipe):
         return replace(task, memory=self.memory.size, memory_after=after)
 
     def for_scoring(self, path: Path, features: int) -> ImageRetrievalRecipe:
-        return self.model_copy(update={"data": self.data.replaced(path).model_copy(update={"gallery": None})})
+        data = self.data.replaced(path).model_copy(update={"gallery": None})
+        batches = self.batches.model_copy(update={"classes": None})  # there may be fewer classes there
+        return self.model_copy(update={"data": data, "batches": batches})
 
     def files(self) -> Iterator[Path]:
         yield from self.data.files()

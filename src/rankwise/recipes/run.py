@@ -154,6 +154,7 @@ def _run(
         accumulate=recipe.gradient.accumulate,
         rows_at_once=recipe.gradient.rows_at_once,
         previous_weights=recipe.gradient.previous_weights,
+        average=None if recipe.average is None else recipe.average.make(),
         seed=seed,
         fabric=fabric,
         checkpoints=checkpoints,

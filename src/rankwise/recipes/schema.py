@@ -15,7 +15,8 @@ from rankwise.losses import LOSSES, create_loss
 from rankwise.metrics import create_metric
 from rankwise.registry import nearest
 from rankwise.tasks import Task
-from rankwise.training import Place, adamw, constant, cosine, sgd, steps_down, warmed_up
+from rankwise.training import Place, adamw, averaged, constant, cosine, sgd, steps_down, warmed_up
+from rankwise.training.averaging import Averaging
 from rankwise.training.optimisers import Parameters, Schedule
 
 __all__ = ["Batches", "Count", "FileOrShare", "LossChoice", "Names", "Recipe", "Share", "Strict", "usual"]
@@ -188,6 +189,17 @@ class GradientPlan(Strict):
     previous_weights: bool = False
 
 
+class AverageChoice(Strict):
+    """The average of the weights over the steps after the share `after` of the run is judged and kept instead of the
+    last weights: the plain mean, or with a `decay` a moving average of about the last 1 / (1 - decay) steps."""
+
+    decay: Share | None = None
+    after: Annotated[float, Field(ge=0, lt=1)] = 0.5
+
+    def make(self) -> Averaging:
+        return averaged(decay=self.decay, after=self.after)
+
+
 class PlaceChoice(Strict):
     """Where to train: device, number of processes, precision; `timeout` is how many seconds processes wait for each
     other before they give up."""
@@ -220,6 +232,7 @@ class Recipe(Strict, ABC):
     evaluation: EvaluationPlan = EvaluationPlan()
     checkpoints: CheckpointPlan = CheckpointPlan()
     gradient: GradientPlan = GradientPlan()
+    average: AverageChoice | None = None
     place: PlaceChoice = PlaceChoice()
     logs: tuple[Literal["csv", "tensorboard"], ...] = ("csv",)
     seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (0,)

@@ -21,7 +21,8 @@ class ImageModel:
 
     Attributes:
         name: "conv" (small, for small images), "resnet18" or "resnet50" (colour images; needs torchvision).
-        weights, frozen_batch_norm, stem, mixup: of a ResNet, see `rankwise.models.ResNetEmbedder`.
+        weights, frozen_batch_norm, stem: of a ResNet, see `rankwise.models.ResNetEmbedder`.
+        mixup: `FeatureMixup` before the last two stages.
 
     Example:
         >>> type(ImageModel("conv").build((1, 28, 28), outputs=64)).__name__
@@ -36,8 +37,8 @@ class ImageModel:
 
     def __post_init__(self) -> None:
         check_choice("name", self.name, IMAGE_MODELS)
-        if self.name == "conv" and (self.weights or self.frozen_batch_norm or self.mixup or self.stem != "large"):
-            raise ValueError("name: expected a ResNet with weights, frozen_batch_norm, a stem or mixup, got conv")
+        if self.name == "conv" and (self.weights or self.frozen_batch_norm or self.stem != "large"):
+            raise ValueError("name: expected a ResNet with weights, frozen_batch_norm or a stem, got conv")
 
     def build(self, shape: tuple[int, int, int], outputs: int, *, normalise: bool = True) -> nn.Module:
         """A new network for images of this shape (C, H, W), with so many outputs."""
@@ -45,7 +46,7 @@ class ImageModel:
         if self.name == "conv":
             if height != width:
                 raise ValueError(f"size: expected square images for the conv network, got {height} x {width}")
-            return ConvEmbedder(channels, height, outputs, normalise=normalise)
+            return ConvEmbedder(channels, height, outputs, mixup=self.mixup, normalise=normalise)
         if channels != 3:
             raise ValueError(f"channels: expected images with 3 channels for {self.name}, got {channels}")
         return ResNetEmbedder(

@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader
 
 from rankwise.data import Batch, ImageSplit
 from rankwise.losses import EmbeddingLoss, LateMemoryLoss, ListLoss, create_loss
+from rankwise.losses.rivals.metric_learning import CrossBatchMemoryLoss, LateMemoryPairs, MetricLearningLoss
 from rankwise.metrics import Evaluation, evaluate_retrieval
 from rankwise.samplers import ClassBatchSampler
 from rankwise.tasks.image_batches import image_batches, image_shape, predict_images
@@ -31,7 +32,8 @@ class ImageRetrievalTask:
             are looked for in the gallery, if there is one, else among each other.
         loss: the registered name of a loss over lists, which is put on the similarities of the batch; or "classifier":
             cross entropy of a linear layer over the vectors, thrown away after training.
-        loss_options: options of that loss; `add` holds losses to be added, semi-variance for instance.
+        loss_options: options of that loss; `add` holds losses to be added, semi-variance for instance. Of a classifier
+            `temperature`, see `ClassifierHead`.
         model: the network.
         dimensions: d, the numbers in a vector.
         augmentation: how training images are varied, see `rankwise.data.augmentation`.
@@ -91,12 +93,14 @@ class ImageRetrievalTask:
 
     def build_loss(self) -> nn.Module:
         if self.loss == CLASSIFIER:
-            return ClassifierHead(self.dimensions, int(self.data.train.labels.max()) + 1)
+            return ClassifierHead(self.dimensions, int(self.data.train.labels.max()) + 1, **self.loss_options)
         loss: nn.Module = create_loss(self.loss, **self.loss_options)
         if not isinstance(loss, ListLoss):  # it takes vectors and classes by itself
-            if self.memory:
-                raise ValueError(f"memory: expected a loss over lists, got {self.loss!r}")
-            return loss
+            if not self.memory:
+                return loss
+            if not isinstance(loss, MetricLearningLoss) or isinstance(loss, CrossBatchMemoryLoss):
+                raise ValueError(f"memory: expected a loss over lists or pairs without one, got {self.loss!r}")
+            return LateMemoryPairs(loss.loss, memory=self.memory, after=self.memory_after)
         return LateMemoryLoss(loss, memory=self.memory, after=self.memory_after) if self.memory else EmbeddingLoss(loss)
 
     def train_loader(self, seed: int) -> DataLoader[Batch]:

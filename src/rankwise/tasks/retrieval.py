@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, normalize
 from torch.utils.data import DataLoader
 
+from rankwise.checks import check_positive
 from rankwise.data import Batch, Split
 from rankwise.losses import LOSSES, EmbeddingLoss, create_loss
 from rankwise.metrics import Evaluation, evaluate_retrieval
@@ -76,7 +77,7 @@ class RetrievalTask:
 
     def build_loss(self) -> nn.Module:
         if self.loss == CLASSIFIER:
-            return ClassifierHead(self.dimensions, int(self.data.train.labels.max()) + 1)
+            return ClassifierHead(self.dimensions, int(self.data.train.labels.max()) + 1, **self.loss_options)
         loss: Any = create_loss(self.loss, **self.loss_options)
         return EmbeddingLoss(loss) if LOSSES.get(self.loss).inputs == "scores" else loss
 
@@ -94,13 +95,17 @@ class RetrievalTask:
         value: Tensor = loss(model(batch.features), batch.labels, **before)
         return value
 
+    def embed(self, model: nn.Module, part: str) -> Tensor:
+        """Vectors (N, d) of the rows of a part."""
+        return predict_all(model, self.data.part(part).features)
+
     def evaluate(self, model: nn.Module, part: str) -> dict[str, float]:
         return self.judge(model, part).means
 
     def judge(self, model: nn.Module, part: str, *, bootstrap: int = 0) -> Evaluation:
-        chosen = self.data.part(part)
-        vectors = predict_all(model, chosen.features)
-        return evaluate_retrieval(vectors, chosen.labels, self.metrics, bootstrap=bootstrap)
+        return evaluate_retrieval(
+            self.embed(model, part), self.data.part(part).labels, self.metrics, bootstrap=bootstrap
+        )
 
 
 class ClassifierHead(nn.Module):
@@ -109,12 +114,18 @@ class ClassifierHead(nn.Module):
     Args:
         dimensions: d, the numbers in a vector.
         classes: C.
+        temperature: the logits are cosines of vectors and weights divided by it (the normalised softmax of metric
+            learning); None takes products and an offset, as classifiers do.
     """
 
-    def __init__(self, dimensions: int, classes: int) -> None:
+    def __init__(self, dimensions: int, classes: int, *, temperature: float | None = None) -> None:
         super().__init__()
-        self.layer = nn.Linear(dimensions, classes)
+        self.temperature = None if temperature is None else check_positive("temperature", temperature)
+        self.layer = nn.Linear(dimensions, classes, bias=temperature is None)
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         """Vectors (N, d) and classes (N,) to a scalar."""
-        return cross_entropy(self.layer(embeddings), labels)
+        if self.temperature is None:
+            return cross_entropy(self.layer(embeddings), labels)
+        cosines = normalize(embeddings, dim=1) @ normalize(self.layer.weight, dim=1).T
+        return cross_entropy(cosines / self.temperature, labels)

@@ -1,5 +1,6 @@
 """Training: the loop, checkpoints, fair comparisons, and the demonstration. Needs `pip install "rankwise[train]"`."""
 
+from rankwise.training.averaging import AverageWeights, averaged
 from rankwise.training.checkpoints import Checkpoints, read_checkpoint
 from rankwise.training.chunks import InChunks
 from rankwise.training.devices import Place, make_fabric
@@ -12,6 +13,7 @@ from rankwise.training.previous import PreviousWeights
 from rankwise.training.trials import Contender, Outcome, Summary, Trial, compete, summarise
 
 __all__ = [
+    "AverageWeights",
     "Checkpoints",
     "Contender",
     "History",
@@ -26,6 +28,7 @@ __all__ = [
     "Summary",
     "Trial",
     "adamw",
+    "averaged",
     "compete",
     "constant",
     "cosine",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from rankwise.checks import check_count
 from rankwise.data import Batch
 from rankwise.samplers import SeededBatchSampler
 from rankwise.tasks import Task
+from rankwise.training.averaging import Averaging
 from rankwise.training.checkpoints import Checkpoints, read_checkpoint
 from rankwise.training.chunks import InChunks
 from rankwise.training.devices import Place, make_fabric
@@ -42,6 +44,7 @@ def fit(
     accumulate: int = 1,
     rows_at_once: int | None = None,
     previous_weights: bool = False,
+    average: Averaging | None = None,
     seed: int = 0,
     place: Place | None = None,
     fabric: Fabric | None = None,
@@ -74,6 +77,8 @@ def fit(
         rows_at_once: how many rows of a batch the model takes at a time, for batches larger than memory.
         previous_weights: give the loss the outputs of each batch under the weights before the last step, too, at the
             cost of one more forward pass; for losses with a variance-reduced memory (stable AP).
+        average: makes the average of the weights along the training from the model and the steps, for example
+            `averaged(after=0.5)`; evaluations and the model given back then have the averaged weights.
         seed: decides the initial weights, the order of the data and everything else that is random.
         place: device, number of processes and precision; one process on the CPU by default.
         fabric: a started Fabric (`make_fabric`) to be used instead of making one from `place`.
@@ -111,7 +116,9 @@ def fit(
         raise ValueError("checkpoints: expected where the best weights of before `start` are, with take_best, got None")
     fabric = fabric or make_fabric(place or Place())
     with RandomState.kept(fabric.device):
-        training = _Training(task, steps, optimiser, schedule, accumulate, rows_at_once, previous_weights, seed, fabric)
+        training = _Training(
+            task, steps, optimiser, schedule, accumulate, rows_at_once, previous_weights, average, seed, fabric
+        )
         if checkpoints is not None or start is not None:
             training.check_resumable()
         if start is not None:
@@ -145,6 +152,7 @@ class _Training:
         accumulate: int,
         rows_at_once: int | None,
         previous_weights: bool,
+        average: Averaging | None,
         seed: int,
         fabric: Fabric,
     ) -> None:
@@ -162,6 +170,7 @@ class _Training:
         self.schedule = None if schedule is None else schedule(self.optimiser, steps)
         chunked = self.model if rows_at_once is None else InChunks(self.model, rows_at_once)
         self.previous = PreviousWeights(self.model, self.optimiser) if previous_weights else None
+        self.average = None if average is None else average(self.model, steps)
         joint = _Joint(task, chunked, self.loss, self.previous)
         # Every process computes the state of the loss from the joined batch: nothing to send around.
         names = [name for name, _ in joint.named_buffers() if name.startswith("loss.")]
@@ -207,7 +216,8 @@ class _Training:
 
     def evaluate(self, on_evaluation: Callable[[int, dict[str, float]], None] | None, *, keep: bool) -> bool:
         """Evaluate on the validation part; whether it is the best so far."""
-        found = self.fabric.broadcast(self.task.evaluate(self.model, "validation"))
+        with self._judged():
+            found = self.fabric.broadcast(self.task.evaluate(self.model, "validation"))
         curve = self.history.curve(self.task.metric)
         self.history.steps.append(self.step)
         self.history.metrics.append(found)
@@ -215,7 +225,7 @@ class _Training:
         if improved:
             self.history.best_step = self.step
             if keep:
-                self._best = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
+                self._best = self._judged_weights()
         if on_evaluation is not None:
             on_evaluation(self.step, found)
         return improved
@@ -227,6 +237,8 @@ class _Training:
 
     def finish(self, best: Any, *, take_best: bool) -> None:
         self.history.losses = torch.stack(self.losses).tolist()
+        if self.average is not None:
+            self.average.apply()
         if take_best:
             weights = self._best if best is None else read_checkpoint(best)["model"]
             if weights is not None:
@@ -247,7 +259,9 @@ class _Training:
         history = self.history
         return {
             "step": self.step,
-            "model": self.model.state_dict(),
+            "model": self._judged_weights(),
+            "in_training": None if self.average is None else self.model.state_dict(),
+            "average": None if self.average is None else self.average.state_dict(),
             "loss": self.loss.state_dict(),
             "optimiser": self.optimiser.state_dict(),
             "schedule": None if self.schedule is None else self.schedule.state_dict(),
@@ -268,7 +282,9 @@ class _Training:
     def load(self, state: Mapping[str, Any]) -> None:
         assert self.sampler is not None
         try:
-            self.model.load_state_dict(state["model"])
+            self.model.load_state_dict(state["model"] if self.average is None else state["in_training"])
+            if self.average is not None:
+                self.average.load_state_dict(state["average"])
             with warnings.catch_warnings():
                 if state["step"] == 0:  # a loss that has seen nothing is as it should be
                     warnings.simplefilter("ignore")
@@ -306,6 +322,8 @@ class _Training:
         if clip_norm is not None:
             self.fabric.clip_gradients(self.wrapped, self.stepper, max_norm=clip_norm, error_if_nonfinite=False)
         self.stepper.step()
+        if self.average is not None:
+            self.average.update()
         return total, rows * self.fabric.world_size
 
     def _check_gradient(self) -> None:
@@ -321,6 +339,14 @@ class _Training:
                 f"gradient: expected finite numbers, got {wrong} NaN or infinite of {numbers} in step {self.step + 1}; "
                 "the weights are as before it; try a lower learning rate"
             )
+
+    def _judged(self) -> AbstractContextManager[None]:
+        """Inside, the model has the weights that are judged and given back."""
+        return nullcontext() if self.average is None else self.average.applied()
+
+    def _judged_weights(self) -> dict[str, Tensor]:
+        with self._judged():
+            return {name: value.detach().clone() for name, value in self.model.state_dict().items()}
 
     def _batches(self) -> Iterator[Batch]:
         while True:

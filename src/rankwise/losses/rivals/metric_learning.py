@@ -9,11 +9,13 @@ from torch import Tensor, nn
 
 from rankwise.checks import check_count
 from rankwise.distributed import gather_rows
+from rankwise.estimators import RecentRows
 from rankwise.lists import full_precision
 from rankwise.losses.embedding import check_embeddings
 
 __all__ = [
     "CrossBatchMemoryLoss",
+    "LateMemoryPairs",
     "MetricLearningLoss",
     "contrastive",
     "cross_batch_memory",
@@ -89,13 +91,7 @@ class CrossBatchMemoryLoss(MetricLearningLoss):
         vectors, classes = self._with_batch(embeddings.detach(), labels)
         if self.training:
             self.vectors, self.classes = vectors, classes
-        from pytorch_metric_learning.utils.loss_and_miner_utils import (  # type: ignore[import-untyped]
-            get_all_pairs_indices,
-        )
-
-        anchors, positives, others, negatives = get_all_pairs_indices(labels, classes)
-        another = positives != anchors + (len(classes) - len(labels))
-        pairs = anchors[another], positives[another], others, negatives
+        pairs = _pairs(labels, classes, own=len(classes) - len(labels))
         value: Tensor = self.loss(embeddings, labels, pairs, vectors, classes)
         return value
 
@@ -117,6 +113,45 @@ class CrossBatchMemoryLoss(MetricLearningLoss):
             if saved is not None:
                 setattr(self, name, torch.empty_like(saved, device=getattr(self, name).device))
         super()._load_from_state_dict(state_dict, prefix, *others)
+
+
+class LateMemoryPairs(MetricLearningLoss):
+    """What `LateMemoryLoss` does to losses over lists, for a loss of that library: the same memory at the same time.
+
+    From a certain step on the loss is the mean of two: that of the batch, and that of the batch against itself and the
+    last vectors before it, which are fixed.
+
+    Args:
+        loss: one of that library's losses over embeddings.
+        memory, after: see `LateMemoryLoss`.
+
+    Example:
+        >>> loss = LateMemoryPairs(triplet(margin=0.1).loss, memory=6, after=1)
+        >>> for _ in range(2):
+        ...     value = loss(torch.eye(4), torch.tensor([0, 0, 1, 1]))
+        >>> int(loss.step), loss.recent.classes
+        (2, tensor([0, 0, 1, 1]))
+    """
+
+    step: Tensor
+
+    def __init__(self, loss: nn.Module, *, memory: int, after: int = 0) -> None:
+        super().__init__(loss)
+        self.after = check_count("after", after, least=0)
+        self.recent = RecentRows(check_count("memory", memory))
+        self.register_buffer("step", torch.zeros((), dtype=torch.int64))
+
+    def of_batch(self, embeddings: Tensor, labels: Tensor) -> Tensor:
+        value = super().of_batch(embeddings, labels)
+        if len(self.recent) and int(self.step) >= self.after:
+            vectors = torch.cat([embeddings, self.recent.vectors.to(embeddings)])
+            classes = torch.cat([labels, self.recent.classes.to(labels)])
+            longer: Tensor = self.loss(embeddings, labels, _pairs(labels, classes, own=0), vectors, classes)
+            value = (value + longer) / 2
+        if self.training:
+            self.recent.add(embeddings.detach(), labels)
+            self.step += 1
+        return value
 
 
 def contrastive(*, positive_margin: float = 0.0, negative_margin: float = 1.0) -> MetricLearningLoss:
@@ -144,6 +179,17 @@ def cross_batch_memory(
 ) -> CrossBatchMemoryLoss:
     """The contrastive loss against a memory of earlier batches."""
     return CrossBatchMemoryLoss(_losses().ContrastiveLoss(positive_margin, negative_margin), memory)
+
+
+def _pairs(labels: Tensor, classes: Tensor, *, own: int) -> tuple[Tensor, ...]:
+    """All pairs of the batch with vectors of these classes, among which the batch itself begins at `own`."""
+    from pytorch_metric_learning.utils.loss_and_miner_utils import (  # type: ignore[import-untyped]
+        get_all_pairs_indices,
+    )
+
+    anchors, positives, others, negatives = get_all_pairs_indices(labels, classes)
+    another = positives != anchors + own
+    return anchors[another], positives[another], others, negatives
 
 
 def _losses() -> Any:

@@ -1,0 +1,1 @@
+"""Omniglot: which loss finds the images of characters never seen in training?"""
