@@ -13,6 +13,7 @@ from rankwise.metrics.ap import average_precision
 from rankwise.metrics.auc import auroc, partial_auroc
 from rankwise.metrics.compare import Comparison, compare
 from rankwise.metrics.compare_items import compare_items
+from rankwise.metrics.detection import BoxTable, evaluate_boxes
 from rankwise.metrics.evaluate import Evaluation, evaluate
 from rankwise.metrics.first import hit_rate, reciprocal_rank
 from rankwise.metrics.grades import evaluate_grades
@@ -42,6 +43,7 @@ __all__ = [
     "METRICS",
     "NDCG",
     "AveragePrecision",
+    "BoxTable",
     "Comparison",
     "Evaluation",
     "HitRate",
@@ -58,6 +60,7 @@ __all__ = [
     "compare_items",
     "create_metric",
     "evaluate",
+    "evaluate_boxes",
     "evaluate_grades",
     "evaluate_retrieval",
     "hit_rate",
