@@ -106,10 +106,10 @@ class DetectionPart(Dataset[Batch]):
         places = torch.as_tensor(indices)
         seen = [self._one(row, view) for row in self.rows[places].tolist()]
         images, corners, labels, ignored = zip(*seen, strict=True)
-        mask = pad_sequence([torch.ones_like(each, dtype=torch.bool) for each in labels], batch_first=True)
-        boxes = Boxes(pad_sequence(corners, batch_first=True), mask, pad_sequence(ignored, batch_first=True))
+        mask = _side_by_side([torch.ones_like(each, dtype=torch.bool) for each in labels])
+        boxes = Boxes(_side_by_side(corners), mask, _side_by_side(ignored))
         features = torch.stack(images).float().div_(255)
-        return Batch(features, pad_sequence(labels, batch_first=True), places, None, boxes)
+        return Batch(features, _side_by_side(labels), places, None, boxes)
 
     def truth(self, index: int) -> BoxedImage:
         """The annotation of an image, in pixels of the file."""
@@ -205,6 +205,11 @@ def box_augmentation(name: str) -> BoxView | None:
 
 def _as_it_is(image: Tensor, corners: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return image, corners, torch.arange(len(corners))
+
+
+def _side_by_side(rows: Sequence[Tensor]) -> Tensor:
+    """Rows of different lengths (n, ...) as one tensor (B, M, ...), filled up with zeros."""
+    return pad_sequence(list(rows), batch_first=True)
 
 
 def _scaled(corners: Tensor, before: tuple[int, int], after: tuple[int, int]) -> Tensor:

@@ -102,7 +102,10 @@ def _parse(path: Path) -> ElementTree.Element:
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file of annotations")
     text = read_text(path)
-    # Entities can be made to grow without bounds, or to read other files; annotations have no use for them.
+    # Entities can be made to grow without bounds, or to read other files; annotations have no use for them. Text with
+    # zeros may be taken for UTF-16 by the parser, in which entities are spelled otherwise.
+    if "\0" in text:
+        raise ValueError(f"{path}: expected XML in UTF-8, got a zero byte (UTF-16?)")
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
         raise ValueError(f"{path}: expected annotations alone, got a document type or an entity")
     try:

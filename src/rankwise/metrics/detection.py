@@ -15,7 +15,7 @@ from rankwise.metrics.bootstrap import draw_items, interval
 from rankwise.metrics.evaluate import Evaluation
 from rankwise.registry import nearest
 
-__all__ = ["BOX_METRICS", "BoxTable", "check_box_metrics", "evaluate_boxes"]
+__all__ = ["BOX_METRICS", "BoxTable", "box_thresholds", "check_box_metrics", "evaluate_boxes"]
 
 # Numpy's: torch rounds some of these numbers the other way, which moves a box that lies exactly on one.
 _OVERLAPS = torch.from_numpy(np.linspace(0.5, 0.95, 10))
@@ -140,6 +140,30 @@ def evaluate_boxes(
         definitions=_definitions(names, most, absent),
         confidence=confidence,
     )
+
+
+def box_thresholds(found: BoxTable, truth: BoxTable, *, images: int, classes: int, most: int = 100) -> Tensor:
+    """Which score a box should reach to be shown, for each class (C,): where F1 at an overlap of .5 is best.
+
+    Scores of a model that was trained to rank are no probabilities, so there is no natural threshold. Take it from
+    images that are not those to be judged; infinite for a class without a true box or a right one.
+
+    Args:
+        found, truth: see `evaluate_boxes`; images, classes: how many there are; most: see there.
+    """
+    matched = _Matched(found, truth, images, classes, _ANY, most)
+    label = matched.groups % classes
+    thresholds = []
+    for number in range(classes):
+        own = label == number
+        seen = matched.seen[own]
+        scores, order = matched.scores[own][seen].sort(descending=True, stable=True)
+        hits = matched.right[own, 0][seen][order].double().cumsum(0)
+        ranks = torch.arange(1, len(hits) + 1, dtype=torch.float64)
+        f1 = 2 * hits / (ranks + matched.counted[own].sum())
+        worth = len(f1) > 0 and bool(f1.max() > 0)
+        thresholds.append(float(scores[int(f1.argmax())]) if worth else float("inf"))
+    return torch.tensor(thresholds, dtype=torch.float64)
 
 
 def _definitions(names: Sequence[str], most: int, absent: int) -> dict[str, str]:

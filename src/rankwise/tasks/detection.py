@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -112,10 +112,6 @@ class DetectionTask:
         """What the classes are called."""
         return self.data.train.classes
 
-    @cached_property
-    def _truth(self) -> dict[str, BoxTable]:
-        return {name: true_boxes(self.data.part(name)) for name in ("train", "validation", "test")}
-
     def build_model(self) -> nn.Module:
         return self.model.build(len(self.classes), self.data.train.size)
 
@@ -161,6 +157,10 @@ class DetectionTask:
         value: Tensor = loss(model(batch.features), batch.labels, batch.boxes, previous=before)
         return value
 
+    def true_boxes(self, part: str) -> BoxTable:
+        """The annotated boxes of a part, in pixels of the files."""
+        return true_boxes(self.data.part(part))
+
     def detect(self, model: nn.Module, part: str) -> BoxTable:
         """The boxes found in the images of a part, in pixels of their files."""
         anchors = self.model.anchors(self.data.train.size).corners
@@ -169,12 +169,13 @@ class DetectionTask:
         )
 
     def evaluate(self, model: nn.Module, part: str) -> dict[str, float]:
-        return self.judge(model, part).means
+        means = self.judge(model, part).means
+        return {name: means[name] for name in self.metrics}
 
     def judge(self, model: nn.Module, part: str, *, bootstrap: int = 0) -> Evaluation:
         return evaluate_boxes(
             self.detect(model, part),
-            self._truth[part],
+            self.true_boxes(part),
             self.metrics,
             images=len(self.data.part(part)),
             classes=self.classes,

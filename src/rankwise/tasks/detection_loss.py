@@ -79,8 +79,9 @@ class DetectionLoss(nn.Module):
         corners = boxes.corners.to(outputs.dtype)
         given = assign_anchors(Anchors(self.corners, self.levels), corners, boxes.mask, boxes.ignored)
         self.unmatched = given.unmatched
-        labels = labels.gather(1, given.object)
-        truth = (one_hot(labels, self.classes) * given.positive[..., None]).bool()
+        # Of images without any object the labels are an empty row, which nothing could be taken from.
+        own = labels.gather(1, given.object) if labels.shape[1] else given.object
+        truth = (one_hot(own, self.classes) * given.positive[..., None]).bool()
         errors = self._errors(deltas, corners, given)
         before = None if previous is None else previous[..., : self.classes].to(outputs.dtype)
         value = self._rank(logits, truth, given, errors, before)
