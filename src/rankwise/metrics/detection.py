@@ -58,6 +58,11 @@ class BoxTable(NamedTuple):
     score: Tensor | None = None
     ignored: Tensor | None = None
 
+    def take(self, rows: Tensor) -> BoxTable:
+        """Some of the boxes: a mask (n,), or their places."""
+        score, ignored = (None if column is None else column[rows] for column in (self.score, self.ignored))
+        return BoxTable(self.image[rows], self.label[rows], self.corners[rows], score, ignored)
+
 
 def check_box_metrics(names: Sequence[str]) -> tuple[str, ...]:
     """The names, if all are metrics of boxes."""

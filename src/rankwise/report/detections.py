@@ -59,19 +59,19 @@ def detection_pictures(
         task, model: the detector.
         places: which images, by their place in the part.
     """
-    data, known = task.data.part(part), task.detect(model, "validation")
+    data, true, known = task.data.part(part), task.true_boxes(part), task.detect(model, "validation")
     size = {"images": len(task.data.validation), "classes": len(task.classes)}
     thresholds = box_thresholds(known, task.true_boxes("validation"), **size)
     found = known if part == "validation" else task.detect(model, part)
     assert found.score is not None
-    found = _some(found, found.score >= thresholds[found.label])
+    found = found.take(found.score >= thresholds[found.label])
     return [
         _picture(
             task.classes,
             data.source.image(int(data.rows[place])).permute(1, 2, 0).numpy(),
             (data.truth(place).height, data.truth(place).width),
-            _some(task.true_boxes(part), task.true_boxes(part).image == place),
-            _some(found, found.image == place),
+            true.take(true.image == place),
+            found.take(found.image == place),
             data.truth(place).file.name,
         )
         for place in places
@@ -79,7 +79,7 @@ def detection_pictures(
 
 
 def draw_detections(picture: DetectionPicture, *, width: int = 640) -> str:
-    """A picture as SVG that stands alone: true boxes dashed and black on white, found ones in the colour of the class."""
+    """A picture as SVG that stands alone: true boxes dashed, found ones in the colour of their class."""
     from PIL import Image
 
     height_pixels, width_pixels = picture.pixels.shape[:2]
@@ -133,10 +133,6 @@ def _picture(
         for label in classes
     )
     return DetectionPicture(pixels, real, shown, f"{name}: boxes shown of true ones (dashed): {counts}")
-
-
-def _some(table: BoxTable, chosen: object) -> BoxTable:
-    return BoxTable(*(None if column is None else column[chosen] for column in table))
 
 
 def _rectangle(box: DrawnBox, scale: float, colour: str, width: float, *, dashed: bool = False) -> str:
