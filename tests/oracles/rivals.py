@@ -149,3 +149,26 @@ def class_balanced(scores, labels, beta, counts):
     weights = [(1 - beta) / (1 - beta ** counts[y]) if beta < 1 else 1 / counts[y] for y in labels]
     costs = [cross_entropy(s, y) for s, y in zip(scores, labels, strict=True)]
     return sum(w * c for w, c in zip(weights, costs, strict=True)) / math.fsum(weights)
+
+
+def alrp(scores, labels, errors, delta):
+    """Value, update of the scores and balanced gradient of the errors, from numbers."""
+    positives, negatives = split(scores, labels)
+    n = len(positives)
+    value, placed = 0.0, 0.0
+    update, of_errors = [0.0] * len(scores), [0.0] * len(scores)
+    for i in positives:
+        above = {j: piecewise_step(scores[i] - scores[j], delta) for j in negatives}
+        among = {k: 1.0 if k == i else piecewise_step(scores[i] - scores[k], delta) for k in positives}
+        rank = sum(above.values()) + sum(among.values())
+        missed = sum(errors[k] * share for k, share in among.items())
+        cost = (sum(above.values()) + missed) / rank
+        value, placed = value + cost / n, placed + missed / rank / n
+        for k, share in among.items():
+            of_errors[k] += share / rank / n
+        for j, wrong in above.items():
+            if wrong:
+                moved = (cost - errors[i] / rank) * wrong / sum(above.values()) / n
+                update[i], update[j] = update[i] - moved, update[j] + moved
+    balance = value / placed if placed else value / 2.2250738585072014e-308
+    return value, update, [balance * slope for slope in of_errors]

@@ -49,7 +49,7 @@ def _differences(
 ) -> list[str]:
     own = results.per_list(chosen[best])
     lines = [
-        f"{best[1]} with {best[0]} (of the NDCG losses the best on validation) minus each other: test "
+        f"{best[1]} with {best[0]} (of ours the best on validation) minus each other: test "
         f"{plan.metrics[0]} of the same lists, each the mean over seeds, with 95 % bootstrap intervals and a paired "
         "permutation test:",
         "",

@@ -2,7 +2,17 @@
 
 from rankwise.data.arff import read_arff
 from rankwise.data.augmentations import AUGMENTATIONS, augmentation
+from rankwise.data.boxes import BoxedImage, BoxSet
 from rankwise.data.check import Finding, check_parts
+from rankwise.data.coco import read_coco
+from rankwise.data.detection import (
+    BOX_AUGMENTATIONS,
+    DetectionPart,
+    DetectionSplit,
+    box_augmentation,
+    cut_boxes,
+    read_boxes,
+)
 from rankwise.data.digits import load_digit_retrieval, load_eights
 from rankwise.data.find import find_data
 from rankwise.data.histories import active_users, histories, hold_out, join_interactions, number_together
@@ -30,18 +40,25 @@ from rankwise.data.letor import read_letor, read_letor_comments
 from rankwise.data.letor_folds import read_letor_folds, read_letor_split
 from rankwise.data.movielens_features import RatedFilms, cut_rated_films, read_rated_films
 from rankwise.data.multilabel import MultiLabel, MultiLabelSplit, cut_multilabel, read_extreme
-from rankwise.data.parts import Batch, Part, Split, cut_by_class
+from rankwise.data.parts import Batch, Boxes, Part, Split, cut_by_class
 from rankwise.data.reading import read_labelled
 from rankwise.data.scores import Scores, read_scores
 from rankwise.data.sparse import SparseRows
 from rankwise.data.splits import cut_by_query, cut_stratified, folds_by_query, join_parts
 from rankwise.data.tables import Table, read_table
+from rankwise.data.voc import read_voc
 
 __all__ = [
     "AUGMENTATIONS",
+    "BOX_AUGMENTATIONS",
     "ArrayImages",
     "AugmentedImages",
     "Batch",
+    "BoxSet",
+    "BoxedImage",
+    "Boxes",
+    "DetectionPart",
+    "DetectionSplit",
     "EncodedImages",
     "Finding",
     "ImageOptions",
@@ -61,8 +78,10 @@ __all__ = [
     "Table",
     "active_users",
     "augmentation",
+    "box_augmentation",
     "check_parts",
     "container",
+    "cut_boxes",
     "cut_by_class",
     "cut_by_query",
     "cut_classes",
@@ -84,6 +103,8 @@ __all__ = [
     "load_eights",
     "number_together",
     "read_arff",
+    "read_boxes",
+    "read_coco",
     "read_extreme",
     "read_images",
     "read_interaction_lists",
@@ -97,4 +118,5 @@ __all__ = [
     "read_rated_films",
     "read_scores",
     "read_table",
+    "read_voc",
 ]

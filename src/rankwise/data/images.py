@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -98,6 +99,16 @@ class ImagePart(Dataset[Batch]):
         return centre(image, self.size)
 
 
+class ViewedPart(Protocol):
+    """Images that can be seen in different ways."""
+
+    def __len__(self) -> int:
+        """How many there are."""
+
+    def batch(self, indices: Sequence[int], view: Callable[..., Any], /) -> Batch:
+        """Some images, seen through `view`."""
+
+
 class AugmentedImages(Dataset[Batch]):
     """Images seen each time a little differently.
 
@@ -105,15 +116,13 @@ class AugmentedImages(Dataset[Batch]):
     on whether the training was stopped and taken up again. Torch's random state is left as it is.
 
     Args:
-        part: the images.
-        view: draws from torch's random state; uint8 (C, H, W) to uint8 of one size.
+        part: the images, an `ImagePart` or a `DetectionPart`.
+        view: draws from torch's random state; what the part's `batch` sees its images through.
         seed: a whole number of at least 0.
         epoch: tells which epoch is under way.
     """
 
-    def __init__(
-        self, part: ImagePart, view: Callable[[Tensor], Tensor], *, seed: int, epoch: Callable[[], int]
-    ) -> None:
+    def __init__(self, part: ViewedPart, view: Callable[..., Any], *, seed: int, epoch: Callable[[], int]) -> None:
         self.part, self.view, self.seed, self.epoch = part, view, check_count("seed", seed, least=0), epoch
 
     def __len__(self) -> int:

@@ -10,22 +10,38 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-__all__ = ["Part", "Split", "cut_by_class"]
+__all__ = ["Batch", "Boxes", "Part", "Split", "cut_by_class"]
+
+
+class Boxes(NamedTuple):
+    """Where the objects of B images stand, at most M in each.
+
+    Attributes:
+        corners: (B, M, 4) left, top, right and bottom edge in pixels.
+        mask: (B, M) False where there is no object.
+        ignored: (B, M) objects that are neither to be found nor wrong to be found (crowds, difficult ones).
+    """
+
+    corners: Tensor
+    mask: Tensor
+    ignored: Tensor
 
 
 class Batch(NamedTuple):
     """Some rows of a part.
 
     Attributes:
-        features: (B, D); labels: (B,).
+        features: (B, D), or images (B, C, H, W); labels: (B,), or (B, M) where a row has several.
         sample_ids: (B,) where the rows stand in the part.
         query_ids: (B,) the list each row belongs to, or None if all rows are one list.
+        boxes: where the M objects of each image stand, in detection.
     """
 
     features: Tensor
     labels: Tensor
     sample_ids: Tensor
     query_ids: Tensor | None
+    boxes: Boxes | None = None
 
 
 @dataclass(frozen=True)

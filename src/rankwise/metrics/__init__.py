@@ -13,6 +13,7 @@ from rankwise.metrics.ap import average_precision
 from rankwise.metrics.auc import auroc, partial_auroc
 from rankwise.metrics.compare import Comparison, compare
 from rankwise.metrics.compare_items import compare_items
+from rankwise.metrics.detection import BoxTable, box_thresholds, evaluate_boxes
 from rankwise.metrics.evaluate import Evaluation, evaluate
 from rankwise.metrics.first import hit_rate, reciprocal_rank
 from rankwise.metrics.grades import evaluate_grades
@@ -42,6 +43,7 @@ __all__ = [
     "METRICS",
     "NDCG",
     "AveragePrecision",
+    "BoxTable",
     "Comparison",
     "Evaluation",
     "HitRate",
@@ -54,10 +56,12 @@ __all__ = [
     "ReciprocalRank",
     "auroc",
     "average_precision",
+    "box_thresholds",
     "compare",
     "compare_items",
     "create_metric",
     "evaluate",
+    "evaluate_boxes",
     "evaluate_grades",
     "evaluate_retrieval",
     "hit_rate",

@@ -1,5 +1,7 @@
 """Models: rows of numbers to scores or to vectors."""
 
+from rankwise.models.anchors import Anchors, make_anchors
+from rankwise.models.atss import Assigned, assign_anchors
 from rankwise.models.bag_of_words import BagOfWordsScorer
 from rankwise.models.context_aware import ContextAwareRanker
 from rankwise.models.convolution import ConvEmbedder
@@ -11,6 +13,7 @@ from rankwise.models.mlp import MLPEmbedder, MLPScorer
 from rankwise.models.neumf import NeuMF
 from rankwise.models.reset import reset_last_layer
 from rankwise.models.resnet import ResNetEmbedder
+from rankwise.models.retinanet import RetinaNetDetector
 from rankwise.models.scaling import SCALINGS, ScaledRanker, Scaling, scaled
 from rankwise.models.xml_cnn import XMLCNN
 
@@ -18,6 +21,8 @@ __all__ = [
     "EASE",
     "SCALINGS",
     "XMLCNN",
+    "Anchors",
+    "Assigned",
     "BagOfWordsScorer",
     "ContextAwareRanker",
     "ConvEmbedder",
@@ -28,8 +33,11 @@ __all__ = [
     "MatrixFactorisation",
     "NeuMF",
     "ResNetEmbedder",
+    "RetinaNetDetector",
     "ScaledRanker",
     "Scaling",
+    "assign_anchors",
+    "make_anchors",
     "reset_last_layer",
     "scaled",
 ]

@@ -13,7 +13,7 @@ from torch.nn import functional
 from rankwise.checks import check_choice
 from rankwise.models.feature_mixup import FeatureMixup
 
-__all__ = ["IMAGENET", "ResNetEmbedder"]
+__all__ = ["IMAGENET", "MEAN", "SPREAD", "ResNetEmbedder", "load_weights", "torchvision_for"]
 
 IMAGENET = "imagenet"
 DEPTHS = {18: "ResNet18_Weights", 50: "ResNet50_Weights"}
@@ -65,7 +65,7 @@ class ResNetEmbedder(nn.Module):
             raise ValueError("frozen_batch_norm: expected weights to keep, got None")
         if stem == "small" and weights is not None:
             raise ValueError('stem: expected "large" with given weights, got "small"')
-        vision = _torchvision()
+        vision = torchvision_for("ResNet")
         build = {18: vision.models.resnet18, 50: vision.models.resnet50}[depth]
         self.body = build(norm_layer=vision.ops.FrozenBatchNorm2d) if frozen_batch_norm else build()
         width = self.body.fc.in_features
@@ -74,7 +74,7 @@ class ResNetEmbedder(nn.Module):
             self.body.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
             self.body.maxpool = nn.Identity()
         if weights is not None:
-            _load(self.body, _published(depth) if weights == IMAGENET else _from_file(Path(weights)), weights)
+            load_weights(self.body, depth, weights)
         self.last = nn.Linear(width, outputs)
         self.mix = FeatureMixup() if mixup else None
         self.normalise = normalise
@@ -112,19 +112,25 @@ class ResNetEmbedder(nn.Module):
         return functional.normalize(vectors, dim=1) if self.normalise else vectors
 
 
-def _torchvision() -> Any:
+def torchvision_for(purpose: str) -> Any:
+    """torchvision, or an error that says what needs it and how to get it."""
     try:
         import torchvision
     except ModuleNotFoundError as problem:
         raise ModuleNotFoundError(
-            "ResNet needs torchvision: pip install 'rankwise[vision]'", name=problem.name
+            f"{purpose} needs torchvision: pip install 'rankwise[vision]'", name=problem.name
         ) from None
     return torchvision
 
 
+def load_weights(body: nn.Module, depth: int, weights: str | Path) -> None:
+    """Load "imagenet" or a file of weights into torchvision's ResNet of this depth, all but the last layer."""
+    _load(body, _published(depth) if weights == IMAGENET else _from_file(Path(weights)), weights)
+
+
 def _published(depth: int) -> Mapping[str, Any]:
     """The weights of the original training on ImageNet, those of the papers."""
-    weights = getattr(_torchvision().models, DEPTHS[depth]).IMAGENET1K_V1
+    weights = getattr(torchvision_for("ResNet").models, DEPTHS[depth]).IMAGENET1K_V1
     try:
         state: Mapping[str, Any] = weights.get_state_dict(progress=False, check_hash=True)
     except OSError as problem:  # URLError among them

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rankwise.recipes.detection import DetectionRecipe
 from rankwise.recipes.image_retrieval import ImageRetrievalRecipe
 from rankwise.recipes.longtail import LongTailRecipe
 from rankwise.recipes.ltr import LTRRecipe
@@ -23,4 +24,5 @@ KINDS: dict[str, type[Recipe]] = {
     "multilabel": MultilabelRecipe,
     "image-retrieval": ImageRetrievalRecipe,
     "longtail": LongTailRecipe,
+    "detection": DetectionRecipe,
 }

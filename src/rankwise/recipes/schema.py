@@ -19,7 +19,18 @@ from rankwise.training import Place, adamw, averaged, constant, cosine, sgd, ste
 from rankwise.training.averaging import Averaging
 from rankwise.training.optimisers import Parameters, Schedule
 
-__all__ = ["Batches", "Count", "FileOrShare", "LossChoice", "Names", "Recipe", "Share", "Strict", "usual"]
+__all__ = [
+    "Batches",
+    "Count",
+    "FileOrShare",
+    "LossChoice",
+    "Names",
+    "NotNegative",
+    "Recipe",
+    "Share",
+    "Strict",
+    "usual",
+]
 
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, lt=1)]
@@ -70,6 +81,11 @@ class LossChoice(BaseModel):
 
     @model_validator(mode="after")
     def _options_fit(self) -> LossChoice:
+        self.check_options()
+        return self
+
+    def check_options(self) -> None:
+        """Refuse options that the loss does not take."""
         options = {**self.options, "prior": 0.1} if self.options.get("prior") == "data" else self.options
         known = inspect.signature(LOSSES.get(self.name).build).parameters
         for option in options:
@@ -79,7 +95,6 @@ class LossChoice(BaseModel):
             create_loss(self.name, **options)
         except TypeError as problem:
             raise ValueError(str(problem)) from None
-        return self
 
     @classmethod
     def of(cls, name: str, **options: Any) -> LossChoice:

@@ -1,5 +1,7 @@
 """Tasks: each ties data, model, loss, batches and metrics together."""
 
+from rankwise.tasks.detection import DetectionTask, DetectorModel
+from rankwise.tasks.detection_loss import DetectionLoss
 from rankwise.tasks.image_models import ImageModel
 from rankwise.tasks.image_retrieval import ImageRetrievalTask
 from rankwise.tasks.longtail import LongTailTask
@@ -12,6 +14,9 @@ from rankwise.tasks.tabular import TabularTask
 from rankwise.tasks.task import ScoringTask, Task
 
 __all__ = [
+    "DetectionLoss",
+    "DetectionTask",
+    "DetectorModel",
     "ImageModel",
     "ImageRetrievalTask",
     "LTRTask",

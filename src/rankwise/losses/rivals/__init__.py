@@ -1,5 +1,6 @@
 """What people train with today, in the same form, to compare with."""
 
+from rankwise.losses.rivals.alrp import ALRPLoss
 from rankwise.losses.rivals.ap_loss import APLoss
 from rankwise.losses.rivals.approx_ndcg import ApproxNDCGLoss
 from rankwise.losses.rivals.blackbox_ap import BlackboxAPLoss
@@ -26,6 +27,7 @@ from rankwise.losses.rivals.soap import SOAPLoss
 from rankwise.losses.rivals.softmax import SampledSoftmaxLoss, SoftmaxLoss
 
 __all__ = [
+    "ALRPLoss",
     "APLoss",
     "ApproxNDCGLoss",
     "BPRLoss",

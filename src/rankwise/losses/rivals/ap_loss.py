@@ -9,11 +9,10 @@ from rankwise.checks import check_positive
 from rankwise.lists import Lists, PackedLists
 from rankwise.losses.base import ListLoss
 from rankwise.losses.links import Link
+from rankwise.losses.rivals.error_driven import pair_updates
 from rankwise.losses.rivals.given_gradient import with_gradient
 from rankwise.losses.rivals.soft_ranks import soft_ranks
-from rankwise.losses.rivals.weighing import item_weights
 from rankwise.losses.sides import split_sides
-from rankwise.pairs import pair_sums
 from rankwise.surrogates import PiecewiseStep
 
 __all__ = ["APLoss"]
@@ -64,19 +63,5 @@ class APLoss(ListLoss):
         sides = split_sides(lists)
         with torch.no_grad():
             above, rank = soft_ranks(lists, sides, self.step)
-            costs = above / rank * sides.share
-            positives, weights = lists.scores.gather(1, sides.places), item_weights(lists)
-        # How the weighted sum over anchors of H changes with the weight of a negative is that negative's share in it.
-        with torch.enable_grad():
-            counted = weights.clone().requires_grad_()
-            sums = pair_sums(
-                positives,
-                lists.scores.detach(),
-                self.step,
-                weights=counted,
-                anchor_mask=sides.mask,
-                other_mask=sides.negatives,
-            )
-            (pushed,) = torch.autograd.grad(sums, counted, sides.share / rank)
-        gradient = (pushed * weights * sides.negatives).scatter_add_(1, sides.places, -costs)
-        return with_gradient(costs.sum(1), lists.scores, gradient), sides.valid
+            gradient = pair_updates(lists, sides, self.step, sides.share / rank)
+        return with_gradient((above / rank * sides.share).sum(1), lists.scores, gradient), sides.valid

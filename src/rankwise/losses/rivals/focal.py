@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from rankwise.checks import check_positive, check_share
+from rankwise.checks import check_choice, check_positive, check_share
 from rankwise.lists import Lists, PackedLists
 from rankwise.losses.base import ListLoss
 from rankwise.losses.rivals.weighing import item_weights, weighted_mean
@@ -24,6 +24,8 @@ class FocalLoss(ListLoss):
     Args:
         gamma: how fast the weight falls as an item becomes right; 0 is cross entropy.
         alpha: the weight of positives, in (0, 1).
+        per: "item" takes the mean over items; "positive" divides the sum over items by the number of positives (at
+            least 1), as detectors do, where nearly all items are easy negatives.
         lists, empty, reduction: see `ListLoss`.
 
     Example:
@@ -38,6 +40,7 @@ class FocalLoss(ListLoss):
         gamma: float = 2.0,
         alpha: float = 0.25,
         *,
+        per: str = "item",
         lists: str = "rows",
         empty: str = "skip",
         reduction: str = "mean",
@@ -45,6 +48,7 @@ class FocalLoss(ListLoss):
         super().__init__(lists=lists, empty=empty, reduction=reduction)
         self.gamma = check_positive("gamma", gamma, zero=True)
         self.alpha = check_share("alpha", alpha)
+        self.per = check_choice("per", per, ("item", "positive"))
 
     def per_list(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
         values, valid = packed.map(self._block_values)
@@ -55,4 +59,7 @@ class FocalLoss(ListLoss):
         towards_truth = torch.where(positive, lists.scores, -lists.scores)
         # log p = -softplus(-z) and log (1 - p) = -softplus(z): no logarithm of 0.
         losses = torch.exp(-self.gamma * softplus(towards_truth)) * softplus(-towards_truth)
-        return weighted_mean(losses * torch.where(positive, self.alpha, 1 - self.alpha), item_weights(lists))
+        losses, weights = losses * torch.where(positive, self.alpha, 1 - self.alpha), item_weights(lists)
+        if self.per == "item":
+            return weighted_mean(losses, weights)
+        return (losses * weights).sum(1) / (weights * positive).sum(1).clamp_min(1), weights.sum(1) > 0

@@ -1,0 +1,1 @@
+"""Blood cells: which loss finds them best?"""

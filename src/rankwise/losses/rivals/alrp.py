@@ -1,0 +1,98 @@
+"""aLRP: one ranking loss for where objects are and for how they are scored."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from rankwise.checks import check_finite, check_labels, check_positive, check_same_shape, check_tensor
+from rankwise.distributed import gather_rows
+from rankwise.lists import Lists, pack
+from rankwise.losses.rivals.error_driven import pair_updates
+from rankwise.losses.rivals.given_gradient import with_gradient
+from rankwise.losses.rivals.soft_ranks import soft_ranks
+from rankwise.losses.sides import Sides, split_sides
+from rankwise.pairs import pair_sums
+from rankwise.surrogates import PiecewiseStep
+
+__all__ = ["ALRPLoss"]
+
+
+class ALRPLoss(nn.Module):
+    """Average localisation-recall-precision: AP-loss in which positives that stand badly in the image cost, too.
+
+    A positive i at rank_i among all items, with N_i negatives above it, costs
+
+        (N_i + sum of E_k over the positives k at or above i) / rank_i,
+
+    E_k in [0, 1] how far its box is off; counts are by the step of `APLoss`. The value is the mean over positives. The
+    gradient with respect to the errors E is the derivative, times value / (the part of the errors in the value), so
+    that boxes and scores pull alike whatever the state of training. The "gradient" with respect to the scores moves
+    every wrong pair by its share of what i would cost less if no other item stood above it: (cost_i - E_i / rank_i) /
+    N_i times the step. Perfect boxes (E = 0) make it `APLoss`.
+
+    Args:
+        delta: half the width of the step; positives this much above a negative have won.
+
+    Called as `loss(scores, labels, errors, mask=None)`, all of one shape; all items are one list, whatever the shape.
+    Errors of negatives are not looked at. Without a positive or a negative it is a zero attached to the graph.
+
+    Example:
+        >>> scores = torch.tensor([2.0, -2.0, 0.0], requires_grad=True)
+        >>> errors = torch.tensor([0.1, 0.5, 0.0], requires_grad=True)
+        >>> value = ALRPLoss()(scores, torch.tensor([1, 1, 0]), errors)
+        >>> value.backward()
+        >>> round(value.item(), 4), scores.grad
+        (0.3167, tensor([ 0.0000, -0.1833,  0.1833]))
+
+    Paper: Oksuz et al., A Ranking-based, Balanced Loss Function Unifying Classification and Localisation in Object
+    Detection, NeurIPS 2020; the balance is that of the batch instead of the last epoch's.
+    """
+
+    def __init__(self, delta: float = 1.0) -> None:
+        super().__init__()
+        self.step = PiecewiseStep(check_positive("delta", delta))
+
+    def forward(self, scores: Tensor, labels: Tensor, errors: Tensor, *, mask: Tensor | None = None) -> Tensor:
+        scores, labels, errors = (
+            check_tensor(name, value) for name, value in (("scores", scores), ("labels", labels), ("errors", errors))
+        )
+        for name, value in (("labels", labels), ("errors", errors), ("mask", mask)):
+            if value is not None:
+                check_same_shape(name, value, "scores", scores.shape)
+        flat = [gather_rows(each.flatten()) for each in (scores, labels, errors)]
+        whole = None if mask is None else gather_rows(mask.flatten())
+        with torch.autocast(scores.device.type, enabled=False):
+            kind = torch.promote_types(torch.promote_types(scores.dtype, errors.dtype), torch.float32)
+            (lists,) = pack(flat[0].to(kind), flat[1], mask=whole).blocks
+            check_labels(lists.labels, "binary", lists.mask)
+            sides = split_sides(lists)
+            missed = flat[2].to(kind)[None].gather(1, sides.places) * sides.mask
+            _check_errors(missed)
+            return self._value(lists, sides, missed)
+
+    def _value(self, lists: Lists, sides: Sides, errors: Tensor) -> Tensor:
+        positives = lists.scores.detach().gather(1, sides.places)
+        with torch.no_grad():
+            above, rank = soft_ranks(lists, sides, self.step)
+        at_or_above = errors / 2 + pair_sums(
+            positives, positives, self.step, weights=errors, anchor_mask=sides.mask, other_mask=sides.mask
+        )
+        places = (at_or_above / rank * sides.share).sum(1)
+        with torch.no_grad():
+            costs = (above + at_or_above) / rank
+            saved = (costs - errors / rank) * sides.share
+            gradient = pair_updates(lists, sides, self.step, torch.where(above > 0, saved / above, 0))
+            value = (costs * sides.share).sum(1)
+            balance = value / places.clamp_min(torch.finfo(places.dtype).tiny)
+        # Its value is `value`, its gradient that of the errors, balanced.
+        placed = value + balance * (places - places.detach())
+        total = with_gradient(placed.detach(), lists.scores, gradient) + placed - placed.detach()
+        return (total * sides.valid).sum()
+
+
+def _check_errors(errors: Tensor) -> None:
+    check_finite("errors", errors)
+    if bool(((errors < 0) | (errors > 1)).any()):
+        wrong = errors[(errors < 0) | (errors > 1)]
+        raise ValueError(f"errors: expected numbers from 0 to 1, got {wrong[0].item():g} ({len(wrong)} of them)")

@@ -1,0 +1,358 @@
+"""Average precision of boxes as COCO defines it: ranked by score, right if they overlap a true one enough."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rankwise.checks import check_finite
+from rankwise.metrics.bootstrap import draw_items, interval
+from rankwise.metrics.evaluate import Evaluation
+from rankwise.registry import nearest
+
+__all__ = ["BOX_METRICS", "BoxTable", "box_thresholds", "check_box_metrics", "evaluate_boxes"]
+
+# Numpy's: torch rounds some of these numbers the other way, which moves a box that lies exactly on one.
+_OVERLAPS = torch.from_numpy(np.linspace(0.5, 0.95, 10))
+_RECALLS = torch.from_numpy(np.linspace(0.0, 1.0, 101))
+_ANY, _SMALL, _LARGE = (0.0, 1e10), 32.0**2, 96.0**2
+_CELLS = 2**22
+
+
+@dataclass(frozen=True)
+class _BoxMetric:
+    summary: str
+    overlaps: tuple[int, ...] = tuple(range(10))
+    areas: tuple[float, float] = _ANY
+
+
+BOX_METRICS = {
+    "ap": _BoxMetric("average precision at overlaps of .5, .55, ... .95, the mean of the ten"),
+    "ap50": _BoxMetric("average precision at an overlap of .5", (0,)),
+    "ap75": _BoxMetric("average precision at an overlap of .75", (5,)),
+    "ap-small": _BoxMetric("as ap, of objects of less than 32 x 32 pixels", areas=(0.0, _SMALL)),
+    "ap-medium": _BoxMetric("as ap, of objects of 32 x 32 to 96 x 96 pixels", areas=(_SMALL, _LARGE)),
+    "ap-large": _BoxMetric("as ap, of objects of more than 96 x 96 pixels", areas=(_LARGE, 1e10)),
+}
+PER_IMAGE = "ap per image"
+
+
+class BoxTable(NamedTuple):
+    """Boxes of many images.
+
+    Attributes:
+        image: (n,) the number of the image each is in; label: (n,) its class 0 .. C-1.
+        corners: (n, 4) left, top, right and bottom edge in pixels.
+        score: (n,) of boxes that were found.
+        ignored: (n,) true boxes that are neither to be found nor wrong to be found; None if there are none.
+    """
+
+    image: Tensor
+    label: Tensor
+    corners: Tensor
+    score: Tensor | None = None
+    ignored: Tensor | None = None
+
+    def take(self, rows: Tensor) -> BoxTable:
+        """Some of the boxes: a mask (n,), or their places."""
+        score, ignored = (None if column is None else column[rows] for column in (self.score, self.ignored))
+        return BoxTable(self.image[rows], self.label[rows], self.corners[rows], score, ignored)
+
+
+def check_box_metrics(names: Sequence[str]) -> tuple[str, ...]:
+    """The names, if all are metrics of boxes."""
+    for name in names:
+        if name not in BOX_METRICS:
+            raise ValueError(f"unknown metric of boxes {name!r}{nearest(name, BOX_METRICS)}")
+    return tuple(names)
+
+
+def evaluate_boxes(
+    found: BoxTable,
+    truth: BoxTable,
+    metrics: Sequence[str] = ("ap", "ap50", "ap75"),
+    *,
+    images: int,
+    classes: Sequence[str],
+    most: int = 100,
+    confidence: float = 0.95,
+    bootstrap: int = 1000,
+    seed: int = 0,
+) -> Evaluation:
+    """COCO's average precision of found boxes.
+
+    For each class all boxes found, of all images, are ranked by score. One is right if it overlaps a true box of its
+    class and image that no better one has taken by at least the overlap asked for (area of the intersection over that
+    of the union). Precision, made to fall with recall, is read at the recalls 0, .01, ... 1. The mean over classes is
+    the metric; classes without a true box are left out. The same numbers as pycocotools gives.
+
+    Args:
+        found: with scores; truth: the true boxes. Both in pixels of the images as they are in the data.
+        metrics: names, see `BOX_METRICS`.
+        images: how many there are, those without boxes included; classes: what the classes are called.
+        most: how many boxes of a class count in an image, the best.
+        confidence: of the intervals; bootstrap: number of replicates, each with its images drawn with replacement; 0
+            gives no intervals; seed: of the replicates.
+
+    Returns:
+        An `Evaluation` of the whole data set. Besides the metrics `means` has the first metric of each class, and "ap
+        per image", the mean over images of the first metric of the image alone: the only one that has a value for each
+        image, in `per_query`, for paired comparisons.
+
+    Example:
+        >>> true = BoxTable(torch.tensor([0, 0]), torch.tensor([0, 0]), torch.tensor([[0., 0, 9, 9], [20, 0, 29, 9]]))
+        >>> seen = BoxTable(true.image, true.label, true.corners + torch.tensor([[0.], [5]]), torch.tensor([.9, .3]))
+        >>> evaluate_boxes(seen, true, ["ap50"], images=1, classes=["cell"], bootstrap=0).means["ap50"]
+        0.504950495049505
+    """
+    names = check_box_metrics(metrics)
+    if not names:
+        raise ValueError("metrics: expected at least one metric, got none")
+    assert found.score is not None
+    check_finite("score", found.score)
+    matched = {areas: _Matched(found, truth, images, len(classes), areas, most) for areas in _areas(names)}
+    weights = torch.ones(1, images, dtype=torch.float64)
+    whole = {name: _of(matched, name, weights)[0] for name in names}
+    first = names[0]
+    per_image = matched[BOX_METRICS[first].areas].per_image(BOX_METRICS[first].overlaps)
+    by_class = whole[first].tolist()
+    means = {name: float(values.nanmean()) for name, values in whole.items()}
+    means.update({f"{first} {name}": value for name, value in zip(classes, by_class, strict=True)})
+    means[PER_IMAGE] = float(per_image.nanmean())
+    intervals: dict[str, tuple[float, float]] = {}
+    if bootstrap and images > 1:
+        random = np.random.default_rng(seed)
+        drawn = torch.cat(list(draw_items(images, bootstrap, random)))
+        for name in names:
+            replicates = _of(matched, name, drawn)
+            intervals[name] = interval(replicates.nanmean(1), confidence)
+            if name == first:
+                for place, word in enumerate(classes):
+                    intervals[f"{name} {word}"] = interval(replicates[:, place], confidence)
+    absent = int(whole[first].isnan().sum())
+    return Evaluation(
+        means=means,
+        intervals={name: bounds for name, bounds in intervals.items() if bounds[0] == bounds[0]},
+        per_query={PER_IMAGE: per_image},
+        query_ids=torch.arange(images),
+        skipped={**dict.fromkeys(means, absent), PER_IMAGE: int(per_image.isnan().sum())},
+        tied=0.0,
+        definitions=_definitions(names, most, absent),
+        confidence=confidence,
+    )
+
+
+def box_thresholds(found: BoxTable, truth: BoxTable, *, images: int, classes: int, most: int = 100) -> Tensor:
+    """Which score a box should reach to be shown, for each class (C,): where F1 at an overlap of .5 is best.
+
+    Scores of a model that was trained to rank are no probabilities, so there is no natural threshold. Take it from
+    images that are not those to be judged; infinite for a class without a true box or a right one.
+
+    Args:
+        found, truth: see `evaluate_boxes`; images, classes: how many there are; most: see there.
+    """
+    matched = _Matched(found, truth, images, classes, _ANY, most)
+    label = matched.groups % classes
+    thresholds = []
+    for number in range(classes):
+        own = label == number
+        seen = matched.seen[own]
+        scores, order = matched.scores[own][seen].sort(descending=True, stable=True)
+        hits = matched.right[own, 0][seen][order].double().cumsum(0)
+        ranks = torch.arange(1, len(hits) + 1, dtype=torch.float64)
+        f1 = 2 * hits / (ranks + matched.counted[own].sum())
+        worth = len(f1) > 0 and bool(f1.max() > 0)
+        thresholds.append(float(scores[int(f1.argmax())]) if worth else float("inf"))
+    return torch.tensor(thresholds, dtype=torch.float64)
+
+
+def _definitions(names: Sequence[str], most: int, absent: int) -> dict[str, str]:
+    end = f"the mean over classes; at most {most} boxes of a class in an image; {absent} classes without a box left out"
+    told = {name: f"{BOX_METRICS[name].summary}, as COCO has it; {end}" for name in names}
+    return {**told, PER_IMAGE: f"{names[0]} of each image alone, the mean over images with boxes"}
+
+
+def _areas(names: Sequence[str]) -> set[tuple[float, float]]:
+    return {BOX_METRICS[name].areas for name in names}
+
+
+def _of(matched: dict[tuple[float, float], _Matched], name: str, weights: Tensor) -> Tensor:
+    """A metric of each class with images weighted in R ways, (R, C); NaN where a class has no true box."""
+    metric = BOX_METRICS[name]
+    return matched[metric.areas].per_class(metric.overlaps, weights)
+
+
+class _Matched:
+    """Which of the found boxes are right at each overlap: groups of the boxes of one class in one image, padded.
+
+    `right` and `wrong` (G, T, D) by falling score, `counted` (G,) true boxes to be found.
+    """
+
+    def __init__(
+        self, found: BoxTable, truth: BoxTable, images: int, classes: int, areas: tuple[float, float], most: int
+    ) -> None:
+        self.images, self.classes = images, classes
+        assert found.score is not None
+        order = torch.argsort(found.score.double(), descending=True, stable=True)
+        group = found.image[order] * classes + found.label[order]
+        true_group = truth.image * classes + truth.label
+        ignored = torch.zeros_like(true_group, dtype=torch.bool) if truth.ignored is None else truth.ignored
+        self.groups = torch.cat([group, true_group]).unique()
+        place, true_place = (torch.searchsorted(self.groups, each) for each in (group, true_group))
+        seen, slots = _side_by_side(place, len(self.groups), most)
+        # Boxes that count come before those that are ignored, which are taken only where nothing else is.
+        own_area = _area(truth.corners.double())
+        left_aside = ignored | (own_area < areas[0]) | (own_area > areas[1])
+        true_order = torch.argsort(left_aside.long(), stable=True)
+        true_seen, true_slots = _side_by_side(true_place[true_order], len(self.groups), None)
+        corners = found.corners[order].double()
+        self.scores = found.score[order].double()[slots]
+        self.right, self.wrong = _match(
+            corners[slots],
+            seen,
+            truth.corners.double()[true_order][true_slots],
+            true_seen,
+            left_aside[true_order][true_slots],
+            ignored[true_order][true_slots],
+            areas,
+        )
+        self.seen = seen
+        self.counted = torch.zeros(len(self.groups), dtype=torch.float64)
+        self.counted.index_add_(0, true_place, (~left_aside).double())
+
+    def per_class(self, overlaps: Sequence[int], weights: Tensor) -> Tensor:
+        """(R, C), the mean over overlaps, with images weighted by `weights` (R, N)."""
+        label, image = self.groups % self.classes, self.groups // self.classes
+        columns = []
+        for number in range(self.classes):
+            own = (label == number).nonzero().squeeze(1)
+            counted = weights[:, image[own]] @ self.counted[own]
+            seen = self.seen[own]
+            scores = self.scores[own][seen]
+            order = torch.argsort(scores, descending=True, stable=True)
+            of_image = image[own][:, None].expand(seen.shape)[seen][order]
+            values = torch.zeros(len(weights), dtype=torch.float64)
+            for overlap in overlaps:
+                right, wrong = (each[own, overlap][seen][order] for each in (self.right, self.wrong))
+                # Neither right nor wrong: it found something that is ignored.
+                some = right | wrong
+                values += _interpolated(right[some], of_image[some], weights, counted) / len(overlaps)
+            columns.append(torch.where(counted > 0, values, torch.nan))
+        return torch.stack(columns, 1)
+
+    def per_image(self, overlaps: Sequence[int]) -> Tensor:
+        """(N,) of each image alone, the mean over its classes and the overlaps; NaN without a box to be found."""
+        right, wrong = (each[:, list(overlaps)].double() for each in (self.right, self.wrong))
+        values = _read_off(right.cumsum(2), wrong.cumsum(2), self.counted[:, None]).mean(1)
+        has = self.counted > 0
+        image = self.groups // self.classes
+        total, count = torch.zeros(2, self.images, dtype=torch.float64)
+        total.index_add_(0, image[has], values[has])
+        count.index_add_(0, image[has], torch.ones_like(values[has]))
+        return torch.where(count > 0, total / count, torch.nan)
+
+
+def _side_by_side(group: Tensor, groups: int, most: int | None) -> tuple[Tensor, Tensor]:
+    """The rows of each group in the order they come in, at most so many: mask (G, D) and which row stands where."""
+    by_group = torch.argsort(group, stable=True)
+    counts = torch.bincount(group, minlength=groups)
+    starts = counts.cumsum(0) - counts
+    width = int(counts.max()) if len(counts) else 0
+    slots = torch.arange(width if most is None else min(width, most))
+    mask = slots < counts[:, None]
+    return mask, by_group[torch.where(mask, starts[:, None] + slots, 0)] if len(group) else mask.long()
+
+
+def _match(
+    found: Tensor,
+    seen: Tensor,
+    true: Tensor,
+    true_seen: Tensor,
+    aside: Tensor,
+    crowd: Tensor,
+    areas: tuple[float, float],
+) -> tuple[Tensor, Tensor]:
+    """Which found boxes (G, D) are right and which wrong, (G, T, D) each; the best score chooses first."""
+    shape = (len(seen), len(_OVERLAPS), seen.shape[1])
+    right, wrong = torch.zeros(shape, dtype=torch.bool), torch.zeros(shape, dtype=torch.bool)
+    for rows in _blocks(len(seen), len(_OVERLAPS) * max(1, true_seen.shape[1])):
+        overlap = _overlaps(found[rows], true[rows], crowd[rows]).masked_fill(~true_seen[rows][:, None], -1)
+        # One that lies exactly on a threshold passes it, whatever its last bit says.
+        thresholds = _OVERLAPS.clamp_max(1 - 1e-10)[None, :, None]
+        taken = torch.zeros(len(overlap), len(_OVERLAPS), true_seen.shape[1], dtype=torch.bool)
+        outside = _outside(found[rows], areas)
+        for place in range(seen.shape[1]):
+            here = overlap[:, place][:, None]
+            free = (here >= thresholds) & (~taken | crowd[rows][:, None]) & seen[rows][:, place, None, None]
+            chosen, hit = _best(here, free & ~aside[rows][:, None])
+            other, grazed = _best(here, free & aside[rows][:, None])
+            grazed &= ~hit
+            right[rows, :, place] = hit
+            wrong[rows, :, place] = ~hit & ~grazed & (seen[rows][:, place] & ~outside[:, place])[:, None]
+            if true_seen.shape[1]:
+                taken.scatter_(2, chosen[..., None], hit[..., None] | taken.gather(2, chosen[..., None]))
+                taken.scatter_(2, other[..., None], grazed[..., None] | taken.gather(2, other[..., None]))
+    return right, wrong
+
+
+def _blocks(rows: int, cells: int) -> Iterator[slice]:
+    step = max(1, _CELLS // cells)
+    for start in range(0, rows, step):
+        yield slice(start, start + step)
+
+
+def _best(overlap: Tensor, free: Tensor) -> tuple[Tensor, Tensor]:
+    """Of the free true boxes (G, T, M) the one that overlaps most, the last of equals, and whether there is one."""
+    if not free.shape[2]:
+        return free.new_zeros(free.shape[:2], dtype=torch.int64), free.new_zeros(free.shape[:2])
+    last_first = torch.where(free, overlap, -1).flip(2)
+    return free.shape[2] - 1 - last_first.argmax(2), free.any(2)
+
+
+def _overlaps(found: Tensor, true: Tensor, crowd: Tensor) -> Tensor:
+    """Intersection over union of all pairs in a group, (G, D, M); over the found box alone for crowds."""
+    low = torch.maximum(found[:, :, None, :2], true[:, None, :, :2])
+    high = torch.minimum(found[:, :, None, 2:], true[:, None, :, 2:])
+    shared = (high - low).clamp_min(0).prod(3)
+    own = _area(found)[:, :, None]
+    union = torch.where(crowd[:, None], own, own + _area(true)[:, None] - shared)
+    return shared / union.clamp_min(torch.finfo(union.dtype).tiny)
+
+
+def _outside(corners: Tensor, areas: tuple[float, float]) -> Tensor:
+    area = _area(corners)
+    return (area < areas[0]) | (area > areas[1])
+
+
+def _area(corners: Tensor) -> Tensor:
+    return (corners[..., 2:] - corners[..., :2]).prod(-1)
+
+
+def _interpolated(right: Tensor, image: Tensor, weights: Tensor, counted: Tensor) -> Tensor:
+    """AP of boxes (n,) by falling score with their images weighted in R ways, (R,)."""
+    values = []
+    for rows in _blocks(len(weights), max(1, len(right))):
+        drawn = weights[rows][:, image]
+        hits = (drawn * right).cumsum(1)
+        # Precision is at its best where a right box has just been found: the others need not be looked at.
+        hits, seen = hits[:, right], drawn.cumsum(1)[:, right]
+        values.append(_read_off(hits, seen - hits, counted[rows]))
+    return torch.cat(values)
+
+
+def _read_off(hits: Tensor, misses: Tensor, counted: Tensor) -> Tensor:
+    """Mean over 101 recalls of the best precision at that recall or more; counts so far (..., n) to (...)."""
+    recall = hits / counted.clamp_min(torch.finfo(torch.float64).tiny)[..., None]
+    precision = hits / (hits + misses).clamp_min(torch.finfo(torch.float64).tiny)
+    if not precision.shape[-1]:
+        return torch.zeros(precision.shape[:-1], dtype=torch.float64)
+    best = precision.flip(-1).cummax(-1).values.flip(-1)
+    wanted = _RECALLS.expand(*recall.shape[:-1], -1).contiguous()
+    place = torch.searchsorted(recall.contiguous(), wanted)
+    padded = torch.nn.functional.pad(best, (0, 1))
+    return padded.gather(-1, place).mean(-1)

@@ -1,0 +1,184 @@
+"""Object detection: find the objects in images, their boxes ranked by score."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
+
+from rankwise.checks import check_choice
+from rankwise.data import AugmentedImages, Batch, DetectionSplit, box_augmentation
+from rankwise.losses import LOSSES, create_loss
+from rankwise.losses.rivals import ALRPLoss
+from rankwise.metrics import BoxTable, Evaluation, evaluate_boxes
+from rankwise.metrics.detection import check_box_metrics
+from rankwise.models import Anchors, RetinaNetDetector, make_anchors
+from rankwise.models.retinanet import BACKBONES, strides_of
+from rankwise.samplers import ShuffledBatchSampler
+from rankwise.tasks.batches import as_it_is
+from rankwise.tasks.box_tables import found_boxes, true_boxes
+from rankwise.tasks.detection_loss import DetectionLoss
+from rankwise.tasks.task import Outputs
+
+__all__ = ["DetectionTask", "DetectorModel"]
+
+ALRP = "alrp"
+
+
+@dataclass(frozen=True)
+class DetectorModel:
+    """Which RetinaNet, and how it starts; see `rankwise.models.RetinaNetDetector`."""
+
+    backbone: str = "conv"
+    channels: int = 64
+    scale: float = 8.0
+    per_cell: int = 1
+    ratios: tuple[float, ...] = (1.0,)
+    weights: str | Path | None = None
+    frozen_batch_norm: bool = False
+    prior: float = 0.01
+
+    def __post_init__(self) -> None:
+        check_choice("backbone", self.backbone, BACKBONES)
+
+    def build(self, classes: int, size: tuple[int, int]) -> RetinaNetDetector:
+        """A new detector."""
+        return RetinaNetDetector(classes, size, **vars(self))
+
+    def anchors(self, size: tuple[int, int]) -> Anchors:
+        """The anchors of an image of this size."""
+        strides = strides_of(self.backbone)
+        return make_anchors(size, strides, scale=self.scale, per_cell=self.per_cell, ratios=self.ratios)
+
+
+@dataclass(frozen=True)
+class DetectionTask:
+    """Find the objects of each class, the surest first.
+
+    Attributes:
+        data: images and boxes; all parts with the same classes and one size.
+        loss: the registered name of a loss over lists, or "alrp": what the anchors are ranked by.
+        loss_options: options of that loss.
+        lists: "classes" or "all", see `DetectionLoss`.
+        box_weight, bias_weight: see `DetectionLoss`; None for the latter is .001 for losses that a constant added to
+            all scores does not change, and 0 for the others.
+        model: the detector.
+        augmentation: how training images are varied, see `rankwise.data.box_augmentation`.
+        batch_size: images in a batch.
+        overlap: of two boxes of a class in an image that overlap more, the surer is kept.
+        most: boxes that are kept in an image.
+        metrics: by name, see `rankwise.metrics.evaluate_boxes`; choices are made by the first.
+        workers: processes that decode images ahead.
+    """
+
+    data: DetectionSplit
+    loss: str
+    loss_options: Mapping[str, Any] = field(default_factory=dict)
+    lists: str = "classes"
+    box_weight: float = 2.0
+    bias_weight: float | None = None
+    model: DetectorModel = field(default_factory=DetectorModel)
+    augmentation: str = "none"
+    batch_size: int = 8
+    overlap: float = 0.6
+    most: int = 100
+    metrics: Sequence[str] = ("ap", "ap50", "ap75")
+    workers: int = 0
+
+    def __post_init__(self) -> None:
+        check_box_metrics(self.metrics)
+        parts = [self.data.part(name) for name in ("train", "validation", "test")]
+        if len({(part.classes, part.size) for part in parts}) > 1:
+            raise ValueError("data: expected the same classes and one size in all parts, got others")
+
+    @property
+    def features(self) -> int:
+        height, width = self.data.train.size
+        return 3 * height * width
+
+    @property
+    def metric(self) -> str:
+        return self.metrics[0]
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """What the classes are called."""
+        return self.data.train.classes
+
+    def build_model(self) -> nn.Module:
+        return self.model.build(len(self.classes), self.data.train.size)
+
+    def build_loss(self) -> DetectionLoss:
+        shift_invariant = True
+        if self.loss == ALRP:
+            ranking: nn.Module = ALRPLoss(**self.loss_options)
+        else:
+            record = LOSSES.get(self.loss)
+            if "lists" not in inspect.signature(record.build).parameters or record.labels != "binary":
+                raise ValueError(f"loss: expected a loss over lists of labels 0 and 1, got {self.loss!r}")
+            shift_invariant = record.shift_invariant
+            layout = {"lists": "columns"} if self.lists == "classes" else {}
+            ranking = create_loss(self.loss, **{**layout, **self.loss_options})
+        bias_weight = self.bias_weight
+        if bias_weight is None:
+            bias_weight = 0.001 if shift_invariant else 0.0
+        return DetectionLoss(
+            ranking,
+            self.model.anchors(self.data.train.size),
+            len(self.classes),
+            lists=self.lists,
+            box_weight=self.box_weight,
+            bias_weight=bias_weight,
+        )
+
+    def train_loader(self, seed: int) -> DataLoader[Batch]:
+        part = self.data.train
+        sampler = ShuffledBatchSampler(part.rows, batch_size=self.batch_size, drop_last=True, seed=seed)
+        view = box_augmentation(self.augmentation)
+        images: Dataset[Batch] = part
+        if view is not None:
+            images = AugmentedImages(part, view, seed=seed, epoch=partial(getattr, sampler, "epoch"))
+        # A generator of its own: a loader draws a number for its workers, which must not come from the training's.
+        return DataLoader(
+            images, batch_sampler=sampler, collate_fn=as_it_is, generator=torch.Generator(), num_workers=self.workers
+        )
+
+    def training_step(
+        self, model: nn.Module, loss: nn.Module, batch: Batch, *, previous: Outputs | None = None
+    ) -> Tensor:
+        before = None if previous is None else previous(batch.features)
+        value: Tensor = loss(model(batch.features), batch.labels, batch.boxes, previous=before)
+        return value
+
+    def true_boxes(self, part: str) -> BoxTable:
+        """The annotated boxes of a part, in pixels of the files."""
+        return true_boxes(self.data.part(part))
+
+    def detect(self, model: nn.Module, part: str) -> BoxTable:
+        """The boxes found in the images of a part, in pixels of their files."""
+        anchors = self.model.anchors(self.data.train.size).corners
+        return found_boxes(
+            model, self.data.part(part), anchors, overlap=self.overlap, most=self.most, workers=self.workers
+        )
+
+    def evaluate(self, model: nn.Module, part: str) -> dict[str, float]:
+        means = self.judge(model, part).means
+        return {name: means[name] for name in self.metrics}
+
+    def judge(self, model: nn.Module, part: str, *, bootstrap: int = 0) -> Evaluation:
+        return evaluate_boxes(
+            self.detect(model, part),
+            self.true_boxes(part),
+            self.metrics,
+            images=len(self.data.part(part)),
+            classes=self.classes,
+            most=self.most,
+            bootstrap=bootstrap,
+        )

@@ -1,0 +1,130 @@
+"""Recipes for detection: from a folder in the form of VOC to a result, resumed bit by bit, compared; COCO's recipe."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from rankwise.cli import main
+from rankwise.recipes import BadRecipe, library, load_recipe, make_recipe
+from rankwise.training import Checkpoints
+from workers.boxed_pictures import CLASSES, write_coco, write_voc
+
+pytest.importorskip("torchvision")
+
+RECIPE = {
+    "task": "detection",
+    "data": {"train": "scenes", "height": 48, "width": 64, "cache": True},
+    "model": {"channels": 16, "scale": 2},
+    "loss": {"name": "stable-ap", "rho": 0.03},
+    "batches": {"size": 6},
+    "optimiser": {"learning_rate": 0.01},
+    "budget": {"steps": 8},
+    "evaluation": {"every": 4},
+    "gradient": {"previous_weights": True},
+}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_voc(tmp_path / "scenes", count=24)
+    (tmp_path / "scenes.yaml").write_text(json.dumps(RECIPE))
+    return tmp_path
+
+
+def last_state(run):
+    state, damaged = Checkpoints(run / "checkpoints").newest()
+    assert damaged == []
+    return state
+
+
+def test_a_folder_is_trained_on_resumed_judged_and_compared(folder, capsys):
+    assert main(["train", "scenes.yaml", "--out", "straight"]) == 0
+    assert "ap50" in capsys.readouterr().out
+    found = json.loads((folder / "straight" / "test.json").read_text())
+    assert set(found["means"]) == {"ap", "ap50", "ap75", *(f"ap {name}" for name in CLASSES), "ap per image"}
+    assert main(["train", "scenes.yaml", "--out", "broken"]) == 0
+    for path in Checkpoints(folder / "broken" / "checkpoints").paths()[:1]:
+        path.unlink()  # as if it had been stopped half way
+    assert main(["train", "scenes.yaml", "--out", "broken", "--resume"]) == 0
+    assert "going on after step 4 of 8" in capsys.readouterr().err
+    left, right = (last_state(folder / run) for run in ("straight", "broken"))
+    for part in ("model", "loss"):
+        assert all(torch.equal(value, right[part][key]) for key, value in left[part].items()), part
+    write_coco(folder / "others", count=6, seed=3)
+    assert main(["evaluate", "straight", "--data", "others/boxes.json", "--metric", "ap50"]) == 0
+    assert "straight on others/boxes.json" in capsys.readouterr().out
+    assert main(["compare", "straight", "broken"]) == 0
+    assert "ap per image" in capsys.readouterr().out
+
+
+def test_parts_are_lists_shares_or_other_files(folder):
+    def sizes(*changes):
+        split = make_recipe(RECIPE, changes).build_task(0).data
+        return [len(split.part(name)) for name in ("train", "validation", "test")]
+
+    assert sizes() == [12, 6, 6]
+    (folder / "scenes" / "ImageSets" / "Main" / "val.txt").rename(folder / "val.txt")
+    assert sizes() == [17, 2, 5]
+    (folder / "val.txt").rename(folder / "scenes" / "ImageSets" / "Main" / "val.txt")
+    write_coco(folder / "others", count=5, seed=3)
+    assert sizes("data.test=others/boxes.json") == [12, 6, 5]
+    lists = "scenes/ImageSets/Main"
+    assert sizes(f"data.train={lists}/train.txt", f"data.test={lists}/test.txt", "data.validation=0.25") == [9, 3, 6]
+
+
+def test_classes_are_those_of_the_training_data_and_written_down(folder):
+    recipe = make_recipe(RECIPE).settled()
+    assert recipe.data.classes == CLASSES
+    other = write_coco(folder / "others", count=5, seed=3)
+    other["categories"].append({"id": 9, "name": "disc"})
+    other["annotations"][0]["category_id"] = 9
+    (folder / "others" / "boxes.json").write_text(json.dumps(other))
+    with pytest.raises(ValueError, match=r"annotation 0: unknown class 'disc'"):
+        recipe.for_scoring(folder / "others" / "boxes.json", 0).build_task(0)
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        (["loss=stable"], "loss.name: unknown loss 'stable'; did you mean 'stable-ap'"),
+        (["loss={name: alrp, rho: 1}"], "loss: expected no option of alrp but delta"),
+        (["loss.prior=data"], "loss: expected a number, a schedule or batch for the prior"),
+        (["metrics=[ndcg]"], "metrics: unknown metric of boxes 'ndcg'"),
+        (["model.weights=imagenet"], "model: expected a ResNet with weights, got conv"),
+        (["model={backbone: resnet18, frozen_batch_norm: true}"], "model: expected weights with frozen_batch_norm"),
+        (["model.channels=12"], "model.channels: expected"),
+        (["augmentation=crop"], "augmentation: expected 'none', 'flip', 'flip-both' or 'ssd', got 'crop'"),
+        (["data.bad_boxes=drop"], "data.bad_boxes: expected 'error' or 'skip', got 'drop'"),
+        (["data.size=9"], "data.size: unknown key"),
+    ],
+)
+def test_a_wrong_recipe_is_refused_with_the_key(changes, message):
+    with pytest.raises(BadRecipe) as caught:
+        make_recipe(RECIPE, changes)
+    assert message in str(caught.value)
+
+
+def test_the_recipe_of_the_paper_trains_as_the_paper_says():
+    recipe = load_recipe("coco-stable-ap")
+    group = recipe.optimiser.make()([torch.nn.Parameter(torch.zeros(1))]).param_groups[0]
+    assert (group["lr"], group["momentum"], group["nesterov"]) == (0.008, 0.9, False)
+    assert (recipe.budget.epochs, recipe.schedule.at, recipe.batches.size) == (100, (0.75, 0.95), 32)
+    assert (recipe.data.height, recipe.data.width) == (512, 512)
+    assert sum(recipe.model.make().anchors((512, 512)).levels) == 5456
+    assert (recipe.box_weight, recipe.bias_weight, recipe.overlap) == (2, 0.001, 0.6)
+    assert (recipe.loss.options["a"], recipe.loss.options["t"], recipe.loss.options["update_rate"]) == (0.1, 2, 0.01)
+    assert {"coco-stable-ap", "bccd"} <= set(library())
+
+
+@pytest.mark.realdata
+@pytest.mark.slow
+def test_bccd_by_its_recipe_for_a_few_steps(real_data):
+    recipe = load_recipe("bccd", [f"data.train={real_data('bccd')}/BCCD"])
+    task = recipe.build_task(0)
+    assert [len(task.data.part(name)) for name in ("train", "validation", "test")] == [205, 87, 72]
+    value = task.training_step(task.build_model(), task.build_loss(), next(iter(task.train_loader(0))))
+    assert 0 < value.item() < 4
