@@ -2,6 +2,7 @@
 
 from rankwise.tasks.image_models import ImageModel
 from rankwise.tasks.image_retrieval import ImageRetrievalTask
+from rankwise.tasks.inspection import Box, Drawing, InspectableTask, Inspection, SeenLists
 from rankwise.tasks.longtail import LongTailTask
 from rankwise.tasks.ltr import LTRTask
 from rankwise.tasks.multilabel import MultilabelTask
@@ -12,8 +13,12 @@ from rankwise.tasks.tabular import TabularTask
 from rankwise.tasks.task import ScoringTask, Task
 
 __all__ = [
+    "Box",
+    "Drawing",
     "ImageModel",
     "ImageRetrievalTask",
+    "InspectableTask",
+    "Inspection",
     "LTRTask",
     "LongTailTask",
     "MultilabelTask",
@@ -21,6 +26,7 @@ __all__ = [
     "RecsysTask",
     "RetrievalTask",
     "ScoringTask",
+    "SeenLists",
     "TabularTask",
     "Task",
 ]
