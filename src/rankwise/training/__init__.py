@@ -3,6 +3,7 @@
 from rankwise.training.checkpoints import Checkpoints, read_checkpoint
 from rankwise.training.chunks import InChunks
 from rankwise.training.devices import Place, make_fabric
+from rankwise.training.estimates import EstimateCheck, check_estimates
 from rankwise.training.history import History, Run, Step
 from rankwise.training.interrupts import Interrupted
 from rankwise.training.linear import LinearRun, fit_linear
@@ -14,6 +15,7 @@ from rankwise.training.trials import Contender, Outcome, Summary, Trial, compete
 __all__ = [
     "Checkpoints",
     "Contender",
+    "EstimateCheck",
     "History",
     "InChunks",
     "Interrupted",
@@ -26,6 +28,7 @@ __all__ = [
     "Summary",
     "Trial",
     "adamw",
+    "check_estimates",
     "compete",
     "constant",
     "cosine",
