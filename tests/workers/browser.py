@@ -93,11 +93,10 @@ class Browser:
             method, given = event["method"], event.get("params", {})
             if method in ("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"):
                 found.append(json.dumps(given)[:400])
-            if method == "Network.requestWillBeSent" and not given["request"]["url"].startswith(("file:", "data:")):
-                found.append(f"asks for {given['request']['url'][:200]}")
-            if method == "Network.requestWillBeSent" and given["request"]["url"].startswith("file:"):
-                if given.get("type") != "Document":
-                    found.append(f"asks for another file, {given['request']['url'][:200]}")
+            if method == "Network.requestWillBeSent" and given.get("type") != "Document":
+                address = given["request"]["url"]
+                if not address.startswith("data:"):
+                    found.append(f"asks for {address[:200]}")
         return found
 
     def picture(self, *, whole: bool = True) -> bytes:

@@ -8,7 +8,7 @@ from rankwise.report.content import Axis, Figure, Listing, Panel, Report, Sectio
 from rankwise.report.examples import example_sections, plural
 from rankwise.report.lists import ListFigures, figures_of, lists_by_value, top_of
 from rankwise.report.memory import memory_section
-from rankwise.report.plots import axis, curve, log_axis, plain, shares_axis
+from rankwise.report.plots import axis, curve, plain, shares_axis
 from rankwise.tasks import Inspection
 from rankwise.training import History
 
@@ -182,9 +182,10 @@ def _along_the_ranking(result: RunResult, figures: ListFigures) -> Section:
         alt = f"Precision against recall; {half:.0%} when half of the relevant ones are found."
     else:
         first, last = float(figures.height[0]), float(figures.height[-1])
-        ticks = [tick for tick in (1, 2, 5, 10, 20, 50, 100) if tick <= float(figures.along[-1])]
+        end = max(2.0, float(figures.along[-1]))
+        ticks = tuple((float(tick), str(tick)) for tick in (1, 2, 5, 10, 20, 50, 100) if tick <= end)
         panel = Panel(
-            log_axis(f"first so many {plural(item, 2)}", ticks if len(ticks) > 1 else [1, 2]),
+            Axis(f"first so many {plural(item, 2)}", 0.9, 1.1 * end, ticks, log=True),
             axis("NDCG of these", figures.height.tolist()),
             (curve(figures.along, figures.height, "NDCG", look, markers=True),),
         )
