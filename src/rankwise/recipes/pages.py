@@ -54,7 +54,7 @@ def page_of(
 def _facts(recipe: Recipe, record: Mapping[str, Any], history: History) -> tuple[tuple[str, str], ...]:
     content = recipe.model_dump(mode="json", exclude_none=True)
     parts = [
-        (key.replace("_", " ").capitalize(), _in_words(content[key]))
+        (key.replace("_", " ").capitalize(), _in_words(_that_matter(content[key])))
         for key in ("loss", "model", "batches", "warm_up", "memory", "augmentation", "optimiser", "schedule")
         if key in content
     ]
@@ -70,6 +70,20 @@ def _facts(recipe: Recipe, record: Mapping[str, Any], history: History) -> tuple
         ("Versions", versions),
         ("Machine", str(record["machine"])),
     )
+
+
+def _that_matter(setting: object) -> object:
+    """Without the options of other optimisers and schedules than the one named."""
+    foreign = {
+        "adamw": ("momentum", "nesterov"),
+        "sgd": ("betas",),
+        "cosine": ("at", "factor"),
+        "steps": ("warmup",),
+        "constant": ("warmup", "at", "factor"),
+    }
+    if not isinstance(setting, Mapping):
+        return setting
+    return {key: value for key, value in setting.items() if key not in foreign.get(setting.get("name", ""), ())}
 
 
 def _in_words(value: object) -> str:

@@ -163,7 +163,7 @@ def _share(axis: Axis, value: float) -> float:
     """How far along the axis, cut a little beyond its ends."""
     if axis.log:
         low, high = math.log(axis.low), math.log(axis.high)
-        value = math.log(value) if value > 0 else -math.inf
+        value = math.log(value) if value > 0 else math.nan
     else:
         low, high = axis.low, axis.high
     if math.isnan(value):

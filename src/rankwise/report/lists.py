@@ -28,12 +28,13 @@ class ListFigures:
     """Of the lists looked at.
 
     Attributes:
-        looked: how many lists these are.
+        looked: how many lists these are; counted: those among them that have a relevant item.
         along, height: the curve along the ranking: recall and mean precision there, or positions and NDCG down to them.
         relevant, irrelevant: (N,) scores of the two kinds, samples where there are very many.
     """
 
     looked: int
+    counted: int
     along: Tensor
     height: Tensor
     relevant: Tensor
@@ -82,7 +83,8 @@ def figures_of(inspection: Inspection) -> ListFigures:
     else:
         within = [place for place, position in enumerate(POSITIONS) if position <= max(longest, 1)]
         along, values = torch.tensor(POSITIONS, dtype=torch.float64)[within], values[:, within]
-    return ListFigures(len(chosen), along, values.nanmean(0), torch.cat(kinds[0]), torch.cat(kinds[1]))
+    counted = int((~values[:, 0].isnan()).sum())
+    return ListFigures(len(chosen), counted, along, values.nanmean(0), torch.cat(kinds[0]), torch.cat(kinds[1]))
 
 
 def lists_by_value(inspection: Inspection, metric: str) -> Tensor:

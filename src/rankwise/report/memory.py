@@ -85,7 +85,7 @@ def _figure(name: str, seen: list[dict[str, Any]], last: dict[str, Any]) -> Figu
         tuple(panels),
         alt=f"{WORDS[name]}: at the last check {memory[-1]:.3g} on average is remembered, {truth[-1]:.3g} is true.",
         caption=f"{name}: {WORDS[name]}. "
-        + ("Right: dots on the dashed line are remembered exactly." if len(panels) > 1 else ""),
+        + ("One by one: dots on the dashed line are remembered exactly." if len(panels) > 1 else ""),
         height=240,
     )
 

@@ -35,7 +35,7 @@ def curve(
 
 
 def axis(
-    title: str, values: Iterable[float], *, low: float | None = None, high: float | None = None, ticks: int = 5
+    title: str, values: Iterable[float], *, low: float | None = None, high: float | None = None, ticks: int = 6
 ) -> Axis:
     """A linear axis that holds all values, between round numbers; `low` and `high` where an end is given.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rankwise.metrics import Evaluation
 from rankwise.report.content import Axis, Figure, Listing, Panel, Report, Section, Series, Table
 from rankwise.report.examples import example_sections, plural
 from rankwise.report.lists import ListFigures, figures_of, lists_by_value, top_of
@@ -73,7 +74,7 @@ def run_report(result: RunResult) -> Report:
 def _headline(result: RunResult) -> str:
     found = result.inspection.evaluation
     mean, bounds = found.means[result.metric], found.intervals.get(result.metric)
-    interval = "" if bounds is None else f" ({found.confidence:.0%} interval {bounds[0]:.3f} to {bounds[1]:.3f})"
+    interval = "" if bounds is None else f" ({_percent(found)} interval {bounds[0]:.3f} to {bounds[1]:.3f})"
     where = "on data it has not seen" if result.part == "test" else "on the validation data"
     return f"{result.metric} {mean:.3f} {where}{interval}."
 
@@ -98,19 +99,27 @@ def _summary(result: RunResult) -> str:
 
 
 def _results(result: RunResult) -> Section:
-    found = result.inspection.evaluation
+    found, lists = result.inspection.evaluation, plural(result.inspection.list_word, 2)
+    several = len(found.query_ids) > 1
     rows = tuple(
-        (name, f"{mean:.4f}", _interval(found.intervals.get(name)), f"{found.skipped[name]:,}")
+        (name, f"{mean:.4f}", _interval(found.intervals.get(name)), *([f"{found.skipped[name]:,}"] if several else ()))
         for name, mean in found.means.items()
     )
-    lists = plural(result.inspection.list_word, 2)
-    tied = f" Tied scores in {found.tied:.1%} of the {lists}." if found.tied else ""
+    caption = (
+        "All metrics go from 0 to 1; higher is better. interval: where the figure would plausibly lie for other data "
+        "of the same kind."
+    )
+    if several:
+        caption += (
+            f" left out: {lists} for which a metric is not defined, such as those without a relevant "
+            f"{result.inspection.item_word}."
+        )
+    if found.tied:
+        caption += f" Tied scores in {found.tied:.1%} of the {lists}." if several else " Some scores are tied."
     table = Table(
-        ("metric", "mean", f"{found.confidence:.0%} interval", "left out"),
+        ("metric", "mean" if several else "value", f"{_percent(found)} interval", *(["left out"] if several else ())),
         rows,
-        caption="All metrics go from 0 to 1; higher is better. interval: where the mean would plausibly lie for other "
-        f"data of the same kind. left out: {lists} for which a metric is not defined, such as those without a relevant "
-        f"{result.inspection.item_word}.{tied}",
+        caption=caption,
         strong=list(found.means).index(result.metric),
     )
     exact = Listing("Exact definitions", "\n\n".join(f"{name}: {text}" for name, text in found.definitions.items()))
@@ -154,9 +163,7 @@ def _training(result: RunResult) -> Section:
     figure = Figure(
         tuple(panels),
         alt=f"{falls}{start}.",
-        caption="Left: mean over a few steps each. Right: measured now and then; the best weights were taken."
-        if len(panels) > 1
-        else "",
+        caption="Loss: mean over a few steps each. Metric: measured now and then; the best weights were taken.",
     )
     return Section("Along the training", text, (figure,) if panels else ())
 
@@ -165,7 +172,7 @@ def _along_the_ranking(result: RunResult, figures: ListFigures) -> Section:
     inspection = result.inspection
     item, lists = inspection.item_word, plural(inspection.list_word, 2)
     many = figures.looked > 1
-    share = _share_looked(figures.looked, len(inspection.evaluation.query_ids), lists)
+    share = _share_looked(figures, len(inspection.evaluation.query_ids), lists, item)
     look = (1, "solid")
     if inspection.curve == "precision":
         half = float(figures.height[len(figures.height) // 2]) if len(figures.height) else float("nan")
@@ -301,8 +308,14 @@ def _smoothed(losses: list[float]) -> tuple[list[float], list[float]]:
     return [float(end) for end in ends], means
 
 
-def _share_looked(looked: int, there: int, lists: str) -> str:
-    return f"{there:,} {lists}" if looked == there else f"{looked:,} of {there:,} {lists}, evenly spread"
+def _share_looked(figures: ListFigures, there: int, lists: str, item: str) -> str:
+    some = "" if figures.looked == there else f", out of {figures.looked:,} evenly spread over all {there:,}"
+    which = "" if figures.counted == figures.looked else f" with a relevant {item}"
+    return f"{figures.counted:,} {lists}{which}{some}"
+
+
+def _percent(found: Evaluation) -> str:
+    return f"{100 * found.confidence:g} %"
 
 
 def _interval(bounds: tuple[float, float] | None) -> str:
