@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from rankwise.data import Part, Split
-from rankwise.metrics import evaluate, evaluate_grades
+from rankwise.metrics import evaluate, evaluate_grades, evaluate_retrieval
 from rankwise.report.lists import figures_of, lists_by_value, top_of
 from rankwise.tasks import Inspection, LTRTask, SeenLists, TabularTask
 from rankwise.tasks.inspection import inspect_items, some_classes, some_lists, spread_over
+from rankwise.tasks.retrieval import neighbours
 
 
 def make(lists=40, length=15, grades=3, seed=0, curve="position"):
@@ -59,6 +60,23 @@ def test_the_precision_curve_of_many_lists_is_the_mean_over_them():
             threshold = scores[labels > 0][wanted - 1]
             expected[level - 1] += labels[scores >= threshold].float().mean() / 3
     assert torch.allclose(figures.height[1:].float(), expected, atol=1e-6)
+
+
+def test_a_query_is_not_among_its_own_neighbours():
+    generator = torch.Generator().manual_seed(0)
+    vectors, labels = torch.randn(40, 4, generator=generator), torch.arange(40) % 4
+    found = evaluate_retrieval(vectors, labels, ["map"], bootstrap=0)
+    inspection = Inspection(
+        found, "query", "row", "precision", neighbours(vectors, labels), str, lambda _, row: str(row)
+    )
+    seen = inspection.look(torch.arange(40))
+    again = evaluate(seen.scores, seen.labels, ["ap"], mask=seen.mask, bootstrap=0)
+    assert torch.allclose(again.per_query["ap"], found.per_query["map"])
+    figures = figures_of(inspection)
+    assert len(figures.relevant) == 40 * 9
+    assert float(figures.height.max()) <= 1
+    assert float(figures.height[1:].mean()) == pytest.approx(found.means["map"], abs=0.02)  # 50 levels for 9 items
+    assert top_of(inspection, 0, 3).items == 39
 
 
 def test_relevant_items_that_were_never_scored_count_as_not_found():

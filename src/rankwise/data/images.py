@@ -87,7 +87,7 @@ class ImagePart(Dataset[Batch]):
         """What an image is called: its class, and its file or its number."""
         row = int(self.rows[place])
         file = self.source.name(row)
-        return f"{self.classes[int(self.labels[place])]}, {file or f'image {row}'}"
+        return f"class {self.classes[int(self.labels[place])]}, {file or f'image {row}'}"
 
     def picture(self, place: int) -> Tensor:
         """An image as it is judged, uint8 (C, H, W)."""

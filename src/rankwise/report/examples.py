@@ -14,17 +14,19 @@ __all__ = ["example_sections", "plural"]
 FIRST = 10
 SMALL, MEDIUM = 64, 360
 MISTAKES = 8
+# Where the lists to look at stand among all, from the worst to the best.
+PLACES = (0, 0.1, 0.35, 0.65, 0.9, 1)
 
 
 def example_sections(inspection: Inspection, metric: str) -> list[Section]:
-    """Rankings of the worst, some middling and the best lists; of a single list its worst mistakes."""
+    """Rankings of the worst list, the best and some between; of a single list its worst mistakes."""
     sections = [_drawings(inspection.drawings)] if inspection.drawings else []
     if len(inspection.evaluation.query_ids) == 1:
         return [*sections, _mistakes(inspection)]
     chosen = _some(inspection, metric)
     if not chosen:
         return sections
-    tops = [(kind, top_of(inspection, number, FIRST)) for kind, number in chosen]
+    tops = [(standing, top_of(inspection, number, FIRST)) for standing, number in chosen]
     if inspection.item_picture is not None:
         return [*sections, _gallery(inspection, metric, tops)]
     return [*sections, _tables(inspection, metric, tops)]
@@ -44,21 +46,20 @@ def plural(word: str, count: int) -> str:
 
 
 def _some(inspection: Inspection, metric: str) -> list[tuple[str, int]]:
-    """Two of the worst lists, two in the middle, two of the best; fewer where there are not so many."""
-    order = lists_by_value(inspection, metric).tolist()
-    middle = len(order) // 2
-    wanted = {"among the worst": order[:2], "in the middle": order[middle : middle + 2], "among the best": order[-2:]}
-    seen: set[int] = set()
-    chosen = []
-    for kind, numbers in wanted.items():
-        chosen += [(kind, number) for number in numbers if number not in seen]
-        seen.update(numbers)
-    return chosen
+    """The worst list, the best and some between, each with how many are worse; fewer where there are not so many."""
+    order = lists_by_value(inspection, metric)
+    values = inspection.evaluation.per_query[metric]
+    places = dict.fromkeys(round(share * (len(order) - 1)) for share in PLACES) if len(order) else {}
+    words = plural(inspection.list_word, 2)
+    return [
+        (f"better than {float((values < values[number]).sum()) / len(order):.0%} of the {words}", number)
+        for number in order[list(places)].tolist()
+    ]
 
 
 def _gallery(inspection: Inspection, metric: str, tops: list[tuple[str, Top]]) -> Section:
     strips = []
-    for kind, top in tops:
+    for standing, top in tops:
         hits = sum(label > 0 for label in top.labels)
         query = None
         if inspection.list_picture is not None:
@@ -67,7 +68,7 @@ def _gallery(inspection: Inspection, metric: str, tops: list[tuple[str, Top]]) -
         pictures = [_item(inspection, top, place) for place in range(len(top.columns))]
         value = float(inspection.evaluation.per_query[metric][top.number])
         text = (
-            f"{metric} {value:.3f}, {kind}. {hits} of the first {len(top.columns)} are right; "
+            f"{metric} {value:.3f}, {standing}. {hits} of the first {len(top.columns)} are right; "
             f"{top.relevant:,} of {top.items:,} {plural(inspection.item_word, 2)} are."
         )
         strips.append(Strip(inspection.list_name(top.number), text, tuple(pictures), query))
@@ -120,7 +121,7 @@ def _tables(inspection: Inspection, metric: str, tops: list[tuple[str, Top]]) ->
     item = inspection.item_word
     graded = any(label not in (0, 1) for _, top in tops for label in top.labels)
     blocks = []
-    for kind, top in tops:
+    for standing, top in tops:
         rows = tuple(
             (
                 f"{place + 1}. {inspection.item_name(top.number, column)}",
@@ -134,7 +135,7 @@ def _tables(inspection: Inspection, metric: str, tops: list[tuple[str, Top]]) ->
             Table(
                 (inspection.list_name(top.number), "score", "grade" if graded else "relevant"),
                 rows,
-                caption=f"{metric} {value:.3f}, {kind}; {top.relevant:,} of {top.items:,} {plural(item, 2)} are "
+                caption=f"{metric} {value:.3f}, {standing}; {top.relevant:,} of {top.items:,} {plural(item, 2)} are "
                 "relevant.",
             )
         )

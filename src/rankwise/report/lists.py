@@ -118,7 +118,7 @@ def _blocks(inspection: Inspection, chosen: Tensor) -> Iterator[Tensor]:
 
 def _precision(seen: SeenLists, mask: Tensor, along: Tensor, total: Tensor | None) -> Tensor:
     """The precision where so many of the relevant items are found, (B, levels); NaN for a list without any."""
-    lists = Lists(seen.scores, (seen.labels > 0).long(), mask, None, torch.arange(len(mask)))
+    lists = Lists(seen.scores, ((seen.labels > 0) & mask).long(), mask, None, torch.arange(len(mask)))
     found = rank(lists).positives
     count = found.count if total is None else total.double()
     precision = torch.nn.functional.pad(found.hits_end / found.end, (0, 1))

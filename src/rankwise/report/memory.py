@@ -29,17 +29,19 @@ def memory_section(history: History) -> list[Section]:
         checks = [check for check in history.estimates if check["name"] == name]
         seen = [check for check in checks if check["known"]]
         if not seen:
-            rows.append((f"{name}: {WORDS[name]}", "-", "-", "-", f"0 of {checks[-1]['checked']:,}"))
+            rows.append((name, "-", "-", "-", f"0 of {checks[-1]['checked']:,}"))
             continue
         last = seen[-1]
         numbers = (f"{last['mean_true']:.3g}", f"{last['mean_remembered']:.3g}", f"{last['error']:.2g}")
-        rows.append((f"{name}: {WORDS[name]}", *numbers, f"{last['known']:,} of {last['checked']:,}"))
+        rows.append((name, *numbers, f"{last['known']:,} of {last['checked']:,}"))
         blocks.append(_figure(name, seen, last))
     table = Table(
         ("memory", "true mean", "remembered", "typical error", "known"),
         tuple(rows),
-        caption="At the last check, on some whole lists of the training data. typical error: root mean square. known: "
-        "lists (for u: items) that the loss has met at all.",
+        caption=f"{'; '.join(f'{name}: {WORDS[name]}' for name in names)}. At the last check, on some whole lists of "
+        "the training data. typical error: root mean square. known: lists (for u: items) that the loss has met at all. "
+        "The truth is measured on the model as it is used; in training, dropout and batch normalisation make scores a "
+        "little different, so a small steady gap is normal.",
     )
     return [
         Section(

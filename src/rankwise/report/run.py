@@ -309,9 +309,10 @@ def _smoothed(losses: list[float]) -> tuple[list[float], list[float]]:
 
 
 def _share_looked(figures: ListFigures, there: int, lists: str, item: str) -> str:
-    some = "" if figures.looked == there else f", out of {figures.looked:,} evenly spread over all {there:,}"
     which = "" if figures.counted == figures.looked else f" with a relevant {item}"
-    return f"{figures.counted:,} {lists}{which}{some}"
+    if figures.looked == there:
+        return f"{figures.counted:,} {lists}{which}"
+    return f"{figures.counted:,} {lists}{which}, out of {there:,}, evenly spread"
 
 
 def _percent(found: Evaluation) -> str:
