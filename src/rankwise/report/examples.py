@@ -49,12 +49,16 @@ def _some(inspection: Inspection, metric: str) -> list[tuple[str, int]]:
     """The worst list, the best and some between, each with how many are worse; fewer where there are not so many."""
     order = lists_by_value(inspection, metric)
     values = inspection.evaluation.per_query[metric]
-    places = dict.fromkeys(round(share * (len(order) - 1)) for share in PLACES) if len(order) else {}
-    words = plural(inspection.list_word, 2)
-    return [
-        (f"better than {float((values < values[number]).sum()) / len(order):.0%} of the {words}", number)
-        for number in order[list(places)].tolist()
-    ]
+    places = list(dict.fromkeys(round(share * (len(order) - 1)) for share in PLACES)) if len(order) else []
+    chosen = []
+    for place in places:
+        number = int(order[place])
+        worse = 100 * int((values < values[number]).sum()) // len(order)
+        standing = f"better than {worse} % of the {plural(inspection.list_word, 2)}"
+        if place in (0, len(order) - 1):
+            standing = "none is worse" if place == 0 else "none is better"
+        chosen.append((standing, number))
+    return chosen
 
 
 def _gallery(inspection: Inspection, metric: str, tops: list[tuple[str, Top]]) -> Section:
