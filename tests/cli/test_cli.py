@@ -100,7 +100,7 @@ def test_a_failure_is_one_line(capsys, monkeypatch, tmp_path):
     [
         (["list"], "typer", "rankwise[train]"),
         (["demo"], "sklearn", "rankwise[demo]"),
-        (["demo"], "plotly", "rankwise[demo]"),
+        (["demo"], "jinja2", "rankwise[demo]"),
     ],
 )
 def test_a_missing_extra_is_named(capsys, monkeypatch, tmp_path, arguments, module, command):

@@ -7,6 +7,7 @@ import csv
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -43,12 +44,20 @@ def last_state(run):
     return state
 
 
+def page(run):
+    """The report without what differs between two runs alike: the name, and the time it took."""
+    text = (run / "report.html").read_text().replace(f"rankwise run: {run.name}", "rankwise run")
+    return re.sub(r"[0-9.]+ (s|min)\b", "TIME", text)
+
+
 def assert_same_run(first, second):
     left, right = last_state(first), last_state(second)
     for name in ("model", "loss"):
         assert left[name].keys() == right[name].keys()
         assert all(torch.equal(left[name][key], right[name][key]) for key in left[name]), name
     assert torch.equal(left["history"]["losses"], right["history"]["losses"])
+    assert repr(left["history"]["estimates"]) == repr(right["history"]["estimates"])  # nan == nan in text
+    assert page(first) == page(second)
     for name in ("test-scores.csv", "test-queries.csv", "log.csv"):
         assert (first / name).read_text() == (second / name).read_text(), name
     results = [json.loads((run / "test.json").read_text()) for run in (first, second)]
@@ -64,7 +73,8 @@ def test_a_run_leaves_everything_in_its_folder(folder, capsys):
     run = folder / "runs" / "rows"
     names = {path.name for path in run.iterdir()}
     assert names == {
-        "recipe.yaml", "record.json", "log.csv", "checkpoints", "test.json", "test-queries.csv", "test-scores.csv"
+        "recipe.yaml", "record.json", "log.csv", "checkpoints", "test.json", "test-queries.csv", "test-scores.csv",
+        "report.html",
     }  # fmt: skip
     assert [path.name for path in Checkpoints(run / "checkpoints").paths()] == [
         "step-00000060.pt", "step-00000056.pt", "step-00000049.pt"

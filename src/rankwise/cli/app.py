@@ -97,6 +97,7 @@ def evaluate(
     query: Annotated[str | None, typer.Option(help="The column of the lists.", show_default="by name")] = None,
     group: Annotated[str | None, typer.Option(help="A column to report by.", show_default="by name")] = None,
     scores_out: Annotated[Path | None, typer.Option(help="For a run: where to write the scores, a CSV file.")] = None,
+    report: Annotated[Path | None, typer.Option(help="For a run: where to write a report, an HTML file.")] = None,
 ) -> None:
     """Measure how well scores rank: means with intervals, the exact definitions, and what was left out.
 
@@ -106,9 +107,30 @@ def evaluate(
     from rankwise.cli.judged import Columns
     from rankwise.cli.scores import check_out
 
-    if scores_out is not None:
-        check_out(scores_out, "--scores-out")
-    show_evaluation(what, data, metric or (), Columns(score, label, query, group), scores_out)
+    for path, option in ((scores_out, "--scores-out"), (report, "--report")):
+        if path is not None:
+            check_out(path, option)
+    show_evaluation(what, data, metric or (), Columns(score, label, query, group), scores_out, report)
+
+
+@app.command(short_help="Write the report of a run, finished or not.")
+def report(
+    run: Annotated[Path, typer.Argument(exists=True, file_okay=False, help="The folder of a run.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write it, an HTML file; RUN/report.html by default.")
+    ] = None,
+) -> None:
+    """Write the report of a run: its figures, how it learned, and where it fails, in one HTML file.
+
+    `rankwise train` does so at its end. Of a run that is not over the report shows the best weights so far on the
+    validation part. The data of the run are read again.
+    """
+    from rankwise.cli.report import write_reports
+    from rankwise.cli.scores import check_out
+
+    if out is not None:
+        check_out(out)
+    write_reports(run, out)
 
 
 @app.command(short_help="Write the vectors of a trained retrieval run, or its weights.")

@@ -35,7 +35,7 @@ def show_audit(
     seed: int,
 ) -> None:
     """Ask the questions, print what came out, and write it to the report `out`."""
-    require("the report", ("jinja2", "plotly"), extra="report")
+    require("the report", ("jinja2",), extra="report")
     import torch
 
     from rankwise.report import write_report

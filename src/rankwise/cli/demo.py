@@ -13,7 +13,7 @@ __all__ = ["show_demo"]
 
 def show_demo(out: Path, *, seeds: int, quick: bool) -> None:
     """Run the demonstration, print its tables and write its report to `out`."""
-    require("the demo", ("lightning_fabric", "sklearn", "jinja2", "plotly"), extra="demo")
+    require("the demo", ("lightning_fabric", "sklearn", "jinja2"), extra="demo")
     import torch
 
     from rankwise.report import Table, write_report

@@ -8,6 +8,7 @@ from pathlib import Path
 from rankwise.cli.console import print_paragraph, print_table
 from rankwise.cli.extras import require
 from rankwise.cli.judged import Columns, by_group, default_metrics, judge, open_scores
+from rankwise.cli.report import write_page
 from rankwise.data import Scores
 from rankwise.metrics import Evaluation
 
@@ -15,26 +16,39 @@ __all__ = ["show_evaluation"]
 
 
 def show_evaluation(
-    what: Path, data: Path | None, metrics: Sequence[str], columns: Columns, scores_out: Path | None
+    what: Path,
+    data: Path | None,
+    metrics: Sequence[str],
+    columns: Columns,
+    scores_out: Path | None,
+    report: Path | None,
 ) -> None:
-    """Print the metrics of `what`."""
+    """Print the metrics of `what`; of a run, write scores and a report where asked."""
     if what.is_dir():
-        _show_run(what, data, metrics, scores_out)
+        _show_run(what, data, metrics, scores_out, report)
         return
-    if data is not None or scores_out is not None:
-        raise ValueError(f"{what}: expected the folder of a run with --data or --scores-out, got a file")
+    if data is not None or scores_out is not None or report is not None:
+        raise ValueError(f"{what}: expected the folder of a run with --data, --scores-out or --report, got a file")
     scores = open_scores(what, columns)
     _show_scores(str(what), scores, metrics)
 
 
-def _show_run(folder: Path, data: Path | None, metrics: Sequence[str], scores_out: Path | None) -> None:
+def _show_run(
+    folder: Path, data: Path | None, metrics: Sequence[str], scores_out: Path | None, report: Path | None
+) -> None:
     require("evaluating a run", ("lightning_fabric", "pydantic", "yaml"), extra="train")
     from rankwise.recipes.results import write_scores
     from rankwise.recipes.run import open_run
 
     run = open_run(folder, data, metrics)
     title = f"{folder} on {data}" if data is not None else f"{folder}, test part"
-    _show(title, run.task.judge(run.model, "test", bootstrap=1000))
+    if report is None:
+        _show(title, run.task.judge(run.model, "test", bootstrap=1000))
+    else:
+        require("the report", ("jinja2",), extra="report")
+        found = write_page(run, title, report, part="test")
+        _show(title, found)
+        print_paragraph(f"Report: {report}")
     if scores_out is not None:
         scores = run.scores()
         if scores is None:

@@ -14,7 +14,6 @@ EXTRAS = {
     "pydantic": "train",
     "yaml": "train",
     "jinja2": "report",
-    "plotly": "report",
     "sklearn": "sklearn",
     "polars": "data",
     "safetensors": "train",

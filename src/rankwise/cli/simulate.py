@@ -12,7 +12,7 @@ __all__ = ["show_simulation"]
 
 def show_simulation(out: Path, csv: Path | None, *, repeats: int, seed: int) -> None:
     """Run the simulation, print its tables, and write its report to `out` and its numbers to `csv`."""
-    require("the report", ("jinja2", "plotly"), extra="report")
+    require("the report", ("jinja2",), extra="report")
     import torch
 
     from rankwise.audit import simulate

@@ -75,6 +75,8 @@ def train(recipe: str, changes: Sequence[str], out: Path, *, resume: bool) -> No
         title = f"Test part, mean over {len(finished)} seeds"
         print_table(title, ("metric", "mean", "95 % interval over seeds"), rows, numbers=True)
     print_paragraph(f"Run: {out}")
+    if (out / "report.html").is_file():
+        print_paragraph(f"Report: {out / 'report.html'}")
 
 
 class _Shown:

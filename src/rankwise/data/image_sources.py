@@ -32,6 +32,9 @@ class ImageSource(Protocol):
     def image(self, index: int) -> Tensor:
         """One image, uint8 (C, H, W)."""
 
+    def name(self, index: int) -> str | None:
+        """The name of its file, if it has one."""
+
 
 class ArrayImages:
     """Images in memory, all of one size.
@@ -64,6 +67,9 @@ class ArrayImages:
 
     def image(self, index: int) -> Tensor:
         return self.images[index]
+
+    def name(self, index: int) -> str | None:
+        return None
 
 
 class EncodedImages:
@@ -102,6 +108,9 @@ class EncodedImages:
         if index not in self._kept:
             self._kept[index] = self._decode(index)
         return self._kept[index]
+
+    def name(self, index: int) -> str | None:
+        return Path(self.names[index]).name
 
     def _decode(self, index: int) -> Tensor:
         from PIL import Image, ImageOps

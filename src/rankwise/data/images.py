@@ -84,6 +84,16 @@ class ImagePart(Dataset[Batch]):
             raise ValueError(f"size: expected one size for all images, got None and {' and '.join(map(str, shapes))}")
         return Batch(torch.stack(images).float().div_(255), self.labels[places], places, None)
 
+    def name(self, place: int) -> str:
+        """What an image is called: its class, and its file or its number."""
+        row = int(self.rows[place])
+        file = self.source.name(row)
+        return f"class {self.classes[int(self.labels[place])]}, {file or f'image {row}'}"
+
+    def picture(self, place: int) -> Tensor:
+        """An image as it is judged, uint8 (C, H, W)."""
+        return self._middle(self.source.image(int(self.rows[place])))
+
     def take(self, places: Tensor) -> ImagePart:
         """The part that holds these images only, in this order."""
         return replace(self, rows=self.rows[places], labels=self.labels[places])

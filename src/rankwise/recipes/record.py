@@ -9,12 +9,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from rankwise import __version__
 from rankwise.files import write_whole
 from rankwise.recipes.schema import Recipe
 
 __all__ = ["changed_files", "fingerprints", "read_record", "write_record"]
 
-PACKAGES = ("rankwise", "torch", "numpy", "lightning-fabric", "scikit-learn", "polars")
+PACKAGES = ("torch", "numpy", "lightning-fabric", "scikit-learn", "polars")
 
 
 def fingerprints(recipe: Recipe) -> dict[str, str]:
@@ -28,7 +29,11 @@ def write_record(path: Path, recipe: Recipe, seed: int, data: dict[str, str]) ->
         "recipe": recipe.model_dump(mode="json"),
         "seed": seed,
         "data": data,
-        "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
+        "versions": {
+            "python": platform.python_version(),
+            "rankwise": __version__,
+            **{name: _version(name) for name in PACKAGES},
+        },
         "machine": platform.platform(),
     }
     write_whole(path, json.dumps(record, indent=2).encode())

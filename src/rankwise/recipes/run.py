@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,8 +18,8 @@ from rankwise.recipes.load import dump_recipe, make_recipe
 from rankwise.recipes.record import changed_files, fingerprints, read_record, write_record
 from rankwise.recipes.results import write_results
 from rankwise.recipes.schema import Recipe
-from rankwise.tasks import ScoringTask, Task
-from rankwise.training import Checkpoints, Run, Step, fit, make_fabric, read_checkpoint
+from rankwise.tasks import InspectableTask, Inspection, ScoringTask, Task
+from rankwise.training import Checkpoints, History, Run, Step, fit, make_fabric, read_checkpoint
 from rankwise.training.logs import CSVLog, Log, TensorBoardLog
 
 __all__ = ["Finished", "RunFolder", "Watcher", "open_run", "run_recipe"]
@@ -54,7 +55,8 @@ class RunFolder:
     """The folder of one run (one seed).
 
     It holds `recipe.yaml` (complete), `record.json` (versions, fingerprints of the data), `log.csv`, `checkpoints/`,
-    and, when the run is over, `test.json`, `test-queries.csv` and, for tasks that score items, `test-scores.csv`.
+    and, when the run is over, `test.json`, `test-queries.csv`, for tasks that score items `test-scores.csv`, and
+    `report.html`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -161,15 +163,33 @@ def _run(
         save_every=recipe.checkpoints.every,
         start=start,
         notes={"features": task.features},
+        check_memory=True,
         on_step=on_step,
         on_evaluation=on_evaluation,
     )
-    test = task.judge(run.model, "test", bootstrap=1000)
+    shown = task.inspect(run.model, "test", bootstrap=1000) if isinstance(task, InspectableTask) else None
+    test = task.judge(run.model, "test", bootstrap=1000) if shown is None else shown.evaluation
     scores = _score(task, run.model)
     if fabric.is_global_zero:
         write_results(folder.path, test, run.history, scores)
+        if shown is not None:
+            _write_page(recipe, folder, shown, run.history, steps, watcher)
     fabric.barrier()
     return Finished(folder.path, seed, run, test)
+
+
+def _write_page(
+    recipe: Recipe, folder: RunFolder, shown: Inspection, history: History, steps: int, watcher: Watcher
+) -> None:
+    if find_spec("jinja2") is None:
+        watcher.says("no report.html, which needs jinja2: pip install 'rankwise[report]'")
+        return
+    from rankwise.recipes.pages import REPORT, page_of
+    from rankwise.report import write_report
+
+    record = read_record(folder.record)
+    page = page_of(folder.path.name, recipe, record, shown, history, steps=steps, part="test")
+    write_report(folder.path / REPORT, page)
 
 
 def _find_start(
@@ -216,6 +236,19 @@ class OpenRun:
     recipe: Recipe
     task: Task
     model: nn.Module
+    record: dict[str, Any]
+    history: History
+
+    @property
+    def steps(self) -> int:
+        """How many the run is to take in all."""
+        batches = len(self.task.train_loader(int(self.record["seed"])))
+        return self.recipe.budget.in_steps(batches // self.recipe.gradient.accumulate)
+
+    @property
+    def over(self) -> bool:
+        """Whether the training has come to its end."""
+        return self.history.stopped_early or len(self.history.losses) >= self.steps
 
     def scores(self) -> tuple[Tensor, Part] | None:
         """The scores of the test part and the part, if the task scores items."""
@@ -248,7 +281,13 @@ def open_run(folder: Path, data: Path | None = None, metrics: Sequence[str] = ()
     except RuntimeError as problem:
         said = " ".join(str(problem).split())
         raise ValueError(f"{data or folder}: the data do not fit the model of {folder} ({said})") from None
-    return OpenRun(recipe, task, model)
+    newest, _ = where.checkpoints().newest()
+    return OpenRun(recipe, task, model, record, _history(newest or state))
+
+
+def _history(state: Mapping[str, Any]) -> History:
+    kept = dict(state["history"])
+    return History(**{**kept, "losses": kept["losses"].tolist()})
 
 
 def _score(task: Task, model: nn.Module) -> tuple[Tensor, Part] | None:

@@ -8,18 +8,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from rankwise.audit import Bias, Bounds, Composition, ListStability, Stability
-from rankwise.report.content import Figure, Report, Section, Table
-from rankwise.report.plots import Look, curve, log_axis, panel_axes, panel_titles
+from rankwise.report.content import Axis, Figure, Panel, Report, Section, Series, Table
+from rankwise.report.plots import INK, MUTED, Look, axis, curve, log_axis, plain, powers_axis
 from rankwise.report.versions import versions
 
 __all__ = ["Finding", "audit_report", "describe"]
 
-PLAIN: Look = ("var(--series-2)", "dash")
-RECALL_FIXED: Look = ("var(--series-4)", "dot")
-SOPRC: Look = ("var(--series-3)", "solid")
-FLOORED: Look = ("var(--series-5)", "longdash")
-STABLE: Look = ("var(--series-1)", "dashdot")
-GUIDE: Look = ("var(--muted)", "dot")
+PLAIN: Look = (2, "dash")
+RECALL_FIXED: Look = (4, "dot")
+SOPRC: Look = (3, "solid")
+FLOORED: Look = (5, "longdash")
+STABLE: Look = (1, "dashdot")
+GUIDE: Look = (MUTED, "dot")
 LOOKS = {
     "plain AP loss": PLAIN,
     "plain AP loss, recall fixed": RECALL_FIXED,
@@ -93,30 +93,28 @@ def _describe_bias(found: Bias) -> Finding:
         "from the few negatives of a batch and falls with their number.",
         strong=found.compositions.index(found.best),
     )
-    names = [_mixture(each) for each in tried]
     positions = np.arange(len(tried))
     # A little apart, so that their bars do not hide each other.
-    traces = [
-        curve(positions - 0.05, [each.plain_bias for each in tried], "AP of the batch", PLAIN, markers=True),
-        curve(positions + 0.05, [each.corrected_bias for each in tried], "SOPRC, true prior", SOPRC, markers=True),
-    ]
-    plain = [(each.plain_bias, each.plain_error) for each in tried]
-    corrected = [(each.corrected_bias, each.corrected_error) for each in tried]
-    for trace, errors in zip(traces, (plain, corrected), strict=True):
-        spread = [max(error**2 - bias**2, 0) ** 0.5 for bias, error in errors]
-        trace["error_y"] = {"array": spread, "color": trace["line"]["color"], "thickness": 1.2, "width": 4}
+    series = []
+    for name, look, shift, errors in (
+        ("AP of the batch", PLAIN, -0.05, [(each.plain_bias, each.plain_error) for each in tried]),
+        ("SOPRC, true prior", SOPRC, 0.05, [(each.corrected_bias, each.corrected_error) for each in tried]),
+    ):
+        bias = np.array([mean for mean, _ in errors])
+        spread = np.array([max(error**2 - mean**2, 0) ** 0.5 for mean, error in errors])
+        series.append(curve(positions + shift, bias, name, look, markers=True, low=bias - spread, high=bias + spread))
+    reach = [0.0, *(value for each in series for value in (*each.low, *each.high))]
+    across = Axis(
+        "positives + negatives in a batch",
+        -0.4,
+        len(tried) - 0.6,
+        tuple((float(place), _mixture(each)) for place, each in enumerate(tried)),
+    )
     figure = Figure(
-        tuple(traces),
-        {
-            "xaxis": {
-                "title": {"text": "positives + negatives in a batch"},
-                "tickvals": positions.tolist(),
-                "ticktext": names,
-            },
-            "yaxis": {"title": {"text": "error in 1 - AP"}, "zeroline": True, "zerolinecolor": "var(--muted)"},
-        },
+        (Panel(across, axis("error in 1 - AP", reach), (*series, _level(across, 0.0, ""))),),
         alt="Error in 1 - AP of the AP of a batch and of the SOPRC estimate, for several compositions of a batch.",
         caption="Dots are means over the batches, bars one standard deviation to either side. Zero is right.",
+        height=340,
     )
     return Finding(
         "Bias of mini-batches",
@@ -139,14 +137,15 @@ def _describe_stability(found: Stability) -> Finding:
         "slope: of the change against n, both logarithmic; -1 is a change of 1 / n. value: of the loss before, at the "
         "largest n.",
     )
-    traces = [curve(sizes, each.worst, each.name, LOOKS[each.name], markers=True) for each in found.changes]
+    series = [curve(sizes, each.worst, each.name, LOOKS[each.name], markers=True) for each in found.changes]
     guide = max(each.worst[0] for each in found.changes)
-    traces.append(curve(sizes, [guide * sizes[0] / size for size in sizes], "1 / n", GUIDE))
+    series.append(curve(sizes, [guide * sizes[0] / size for size in sizes], "1 / n", GUIDE))
+    values = powers_axis("largest change of the loss", [value for each in series for value in each.y])
     figure = Figure(
-        tuple(traces),
-        {"xaxis": log_axis("examples (n)", sizes), "yaxis": _log_values("largest change of the loss")},
+        (Panel(log_axis("examples (n)", sizes), values, tuple(series)),),
         alt="The largest change of each loss when one example is replaced, against the number of examples.",
         caption="Both axes are logarithmic: a loss that falls in parallel to the dotted line changes by 1 / n.",
+        height=340,
     )
     return Finding(
         "Stability of the losses",
@@ -178,32 +177,25 @@ def _describe_list_stability(found: ListStability) -> Finding:
         )
         for kind, name in enumerate(("positive", "negative"))
     )
-    traces = []
-    for panel, kind in enumerate(("positives", "negatives"), start=1):
-        traces += [
-            curve(
-                sizes,
-                100 * np.array(getattr(each, kind)),
-                each.name,
-                LOOKS[each.name],
-                markers=True,
-                panel=panel,
-                hover="%{y:.2f} %",
-            )
-            for each in found.distances
-        ]
-    layout = panel_axes(
-        2, log_axis("training examples (N)", sizes), {**_log_values("distance, % of the weights"), "matches": "y"}
+    both = [100 * value for each in found.distances for value in (*each.positives, *each.negatives)]
+    panels = tuple(
+        Panel(
+            log_axis("training examples (N)", sizes),
+            powers_axis("distance, % of the weights", both),
+            tuple(
+                curve(sizes, 100 * np.array(getattr(each, kind)), each.name, LOOKS[each.name], markers=True)
+                for each in found.distances
+            ),
+            title=title,
+        )
+        for kind, title in (("positives", "a positive replaced"), ("negatives", "a negative replaced"))
     )
-    layout["annotations"] = panel_titles(["a positive replaced", "a negative replaced"])
-    layout["margin"] = {"l": 62, "r": 12, "t": 34, "b": 56}
     figure = Figure(
-        tuple(traces),
-        layout,
+        panels,
         alt="Mean distance between models trained with and without one example, against the number of examples.",
         caption="Both axes are logarithmic; theory promises a fall of about 1 / N. recall fixed: the same loss when no "
         "gradient flows through the recall, as in SOPRC, which in addition remembers the positives of earlier batches.",
-        height=400,
+        height=340,
     )
     source = "made-up examples, as the file has no features" if found.synthetic else "the features of the file"
     return Finding(
@@ -234,18 +226,17 @@ def _describe_bounds(found: Bounds) -> Finding:
         "slack: how far a bound lies above 1 - AP. A bound of 1 or more says nothing, as 1 - AP never exceeds 1.",
     )
     taus = [each.tau for each in found.bounds]
+    series = (
+        curve(taus, [each.stable for each in found.bounds], "stable AP, theorem 1", STABLE, markers=True),
+        curve(taus, [each.soprc for each in found.bounds], "AUPRCLoss", SOPRC, markers=True),
+        curve(taus, [found.truth] * len(taus), "1 - AP of the data", (INK, "dot")),
+    )
+    reach = [0.0, *(value for each in series for value in each.y)]
     figure = Figure(
-        (
-            curve(taus, [each.stable for each in found.bounds], "stable AP, theorem 1", STABLE, markers=True),
-            curve(taus, [each.soprc for each in found.bounds], "AUPRCLoss", SOPRC, markers=True),
-            curve(taus, [found.truth] * len(taus), "1 - AP of the data", ("var(--ink)", "dot")),
-        ),
-        {
-            "xaxis": log_axis("margin tau", taus),
-            "yaxis": {"title": {"text": "1 - AP and its bounds"}, "rangemode": "tozero"},
-        },
+        (Panel(log_axis("margin tau", taus), axis("1 - AP and its bounds", reach, low=0), series),),
         alt="1 - AP of the data and the two upper bounds of it, against the margin tau.",
         caption="What a loss says can be trusted as far as it lies close above the dotted line.",
+        height=320,
     )
     return Finding("Bounds", "Does a low loss guarantee a high AP?", found.sentence, (table,), figure)
 
@@ -254,5 +245,5 @@ def _mixture(composition: Composition) -> str:
     return f"{composition.positives} + {composition.negatives}"
 
 
-def _log_values(title: str) -> dict[str, object]:
-    return {"title": {"text": title}, "type": "log", "dtick": 1, "tickformat": "~g"}
+def _level(across: Axis, height: float, name: str) -> Series:
+    return Series(name, plain([across.low, across.high]), plain([height, height]), MUTED, "dot")

@@ -3,9 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-__all__ = ["Figure", "Report", "Section", "Table"]
+__all__ = [
+    "Axis",
+    "Figure",
+    "Frame",
+    "Gallery",
+    "Listing",
+    "Panel",
+    "Picture",
+    "Report",
+    "Section",
+    "Series",
+    "Strip",
+    "Table",
+    "Tables",
+]
+
+Numbers = tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -26,32 +41,144 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Figure:
-    """A plot.
+class Tables:
+    """Small tables, side by side where there is room."""
+
+    tables: tuple[Table, ...]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis from `low` to `high`, logarithmic if `log`, with ticks where it says: (place, text)."""
+
+    title: str
+    low: float
+    high: float
+    ticks: tuple[tuple[float, str], ...]
+    log: bool = False
+
+
+@dataclass(frozen=True)
+class Series:
+    """Numbers that belong together in a plot.
 
     Attributes:
-        traces, layout: as Plotly takes them. A colour may be "var(--series-1)" to "var(--series-5)", "var(--ink)" or
-            "var(--muted)": it then follows the reader's light or dark setting. Panels of a `grid` of one row stand one
-            below the other on a phone.
-        alt: what it shows, for readers who cannot see it.
-        caption: how to read it.
-        height: in pixels.
+        name: in the legend; series of one name in several panels share an entry.
+        x, y: where. With `shape` "steps" x has the edges of the bars, one more than y.
+        colour: 1 to 5, 6 for ink, 7 for muted ink; each follows the reader's light or dark setting.
+        dash: "solid", "dash", "dot", "dashdot" or "longdash": lines are told apart without colour, too.
+        shape: "line", "dots", "line and dots", or "steps" (filled bars without gaps).
+        low, high: a range around each y; shown as a tint, or as bars at dots.
+        labels: a text at each dot, if any.
     """
 
-    traces: tuple[dict[str, Any], ...]
-    layout: dict[str, Any]
+    name: str
+    x: Numbers
+    y: Numbers
+    colour: int = 1
+    dash: str = "solid"
+    shape: str = "line"
+    low: Numbers = ()
+    high: Numbers = ()
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes and what is drawn in it."""
+
+    x: Axis
+    y: Axis
+    series: tuple[Series, ...]
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One or more panels: side by side where there is room, else below each other.
+
+    Attributes:
+        panels: in order.
+        alt: what it shows, for readers who cannot see it.
+        caption: how to read it.
+        height: of a panel, in pixels.
+        numbers: whether the numbers can be opened as a table below it.
+    """
+
+    panels: tuple[Panel, ...]
     alt: str
     caption: str = ""
-    height: int = 380
+    height: int = 280
+    numbers: bool = True
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A rectangle in a picture, its sides as shares of the picture; `verdict` is "right", "wrong" or ""."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+    caption: str
+    verdict: str = ""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An image that is part of the file.
+
+    Attributes:
+        source: a data URI, see `rankwise.report.pictures.data_uri`.
+        alt: what it shows, for readers who cannot see it.
+        caption: below it.
+        verdict: "right", "wrong" or "": the frame around it, with a sign that needs no colour.
+        frames: rectangles in it.
+        pixelated: whether its pixels are few, to be shown as they are.
+    """
+
+    source: str
+    alt: str
+    caption: str = ""
+    verdict: str = ""
+    frames: tuple[Frame, ...] = ()
+    pixelated: bool = False
+
+
+@dataclass(frozen=True)
+class Strip:
+    """A row of pictures with a title and a line of text; `query` stands apart, before the others."""
+
+    title: str
+    text: str
+    pictures: tuple[Picture, ...]
+    query: Picture | None = None
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """Rows of pictures; `large` for few big ones, such as drawings, instead of many small ones."""
+
+    strips: tuple[Strip, ...]
+    caption: str = ""
+    large: bool = False
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Text as it is, such as a recipe, folded away behind its title."""
+
+    title: str
+    text: str
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, a paragraph, then tables and figures."""
+    """A heading, a paragraph, then what belongs to it."""
 
     title: str
     text: str
-    blocks: tuple[Table | Figure, ...] = ()
+    blocks: tuple[Table | Tables | Figure | Gallery | Listing, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -64,6 +191,7 @@ class Report:
         summary: a short paragraph below it.
         sections: in order.
         facts: what was run, as pairs of a name and a text.
+        details: further texts below the facts.
     """
 
     title: str
@@ -71,3 +199,4 @@ class Report:
     summary: str
     sections: tuple[Section, ...]
     facts: tuple[tuple[str, str], ...] = ()
+    details: tuple[Listing, ...] = ()

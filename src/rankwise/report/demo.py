@@ -12,11 +12,11 @@ from rankwise.training.demo import DemoResult
 __all__ = ["LOOKS", "demo_report", "demo_sentences", "eights_table", "retrieval_table"]
 
 LOOKS: dict[str, Look] = {
-    "cross entropy": ("var(--series-1)", "solid"),
-    "cross entropy 4x": ("var(--series-1)", "dot"),
-    "balanced cross entropy": ("var(--series-2)", "solid"),
-    "balanced cross entropy 4x": ("var(--series-2)", "dash"),
-    "SOPRC": ("var(--series-3)", "solid"),
+    "cross entropy": (1, "solid"),
+    "cross entropy 4x": (1, "dot"),
+    "balanced cross entropy": (2, "solid"),
+    "balanced cross entropy 4x": (2, "dash"),
+    "SOPRC": (3, "solid"),
 }
 
 

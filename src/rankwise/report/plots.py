@@ -1,20 +1,21 @@
-"""Curves, bands and panels, as Plotly takes them."""
+"""Series and axes from numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from html import escape
-from typing import Any
+import math
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-__all__ = ["Look", "band", "curve", "log_axis", "panel_axes", "panel_titles"]
+from rankwise.report.content import Axis, Numbers, Series
+
+__all__ = ["Look", "axis", "curve", "log_axis", "plain", "shares_axis", "thinned"]
 
 # (colour, dash): a line is told apart by its dash too, for readers who see no colours.
-Look = tuple[str, str]
+Look = tuple[int, str]
 
-SOLID = "solid"
+INK, MUTED = 6, 7
 
 
 def curve(
@@ -24,85 +25,70 @@ def curve(
     look: Look,
     *,
     markers: bool = False,
-    panel: int = 1,
-    hover: str = "%{y:.2f}",
-) -> dict[str, Any]:
-    """A line; one name has one entry in the legend, however many panels it is in."""
+    low: ArrayLike = (),
+    high: ArrayLike = (),
+) -> Series:
+    """A line, with dots if `markers`, and with a range around it."""
     colour, dash = look
-    return {
-        "x": _plain(x),
-        "y": _plain(y),
-        "name": escape(name, quote=False),
-        "mode": "lines+markers" if markers else "lines",
-        "line": {"color": colour, "dash": dash, "width": 3 if dash == SOLID else 2},
-        "marker": {"color": colour, "size": 8},
-        "hovertemplate": hover,
-        "legendgroup": name,
-        "showlegend": panel == 1,
-        **_place(panel),
-    }
+    shape = "line and dots" if markers else "line"
+    return Series(name, plain(x), plain(y), colour, dash, shape, plain(low), plain(high))
 
 
-def band(x: ArrayLike, low: ArrayLike, high: ArrayLike, name: str, look: Look, *, panel: int = 1) -> dict[str, Any]:
-    """A tinted area between two lines; it belongs to the curve of the same name."""
-    along = _plain(x)
-    return {
-        "x": [*along, *reversed(along)],
-        "y": [*_plain(high), *reversed(_plain(low))],
-        "mode": "lines",
-        "line": {"width": 0},
-        "fill": "toself",
-        "fillcolor": look[0],
-        "opacity": 0.16,
-        "hoverinfo": "skip",
-        "legendgroup": name,
-        "showlegend": False,
-        **_place(panel),
-    }
+def axis(
+    title: str, values: Iterable[float], *, low: float | None = None, high: float | None = None, ticks: int = 6
+) -> Axis:
+    """A linear axis that holds all values, between round numbers; `low` and `high` where an end is given.
+
+    Example:
+        >>> [text for _, text in axis("x", [0.13, 0.87]).ticks]
+        ['0.2', '0.4', '0.6', '0.8']
+    """
+    known = [value for value in values if math.isfinite(value)] or [0.0, 1.0]
+    bottom, top = min(known) if low is None else low, max(known) if high is None else high
+    if top - bottom <= 1e-12 * max(1.0, abs(top)):
+        bottom, top = bottom - 0.5, top + 0.5
+    margin = 0.04 * (top - bottom)
+    bottom, top = bottom - margin if low is None else bottom, top + margin if high is None else top
+    step = _round_step((top - bottom) / ticks)
+    first = math.ceil(bottom / step - 1e-9)
+    places = [number * step for number in range(first, math.floor(top / step + 1e-9) + 1)]
+    digits = max(0, -math.floor(math.log10(step) + 1e-9))
+    return Axis(title, bottom, top, tuple((place, f"{place:,.{digits}f}") for place in places))
 
 
-def log_axis(title: str, ticks: Sequence[float], *, margin: float = 1.1) -> dict[str, Any]:
+def shares_axis(title: str) -> Axis:
+    """From 0 to 1, in percent."""
+    return Axis(title, 0.0, 1.0, tuple((share / 5, f"{share * 20} %") for share in range(6)))
+
+
+def log_axis(title: str, ticks: Sequence[float], *, margin: float = 1.1) -> Axis:
     """A logarithmic axis with the ticks given."""
-    return {
-        "title": {"text": title},
-        "type": "log",
-        "range": [float(np.log10(min(ticks) / margin)), float(np.log10(max(ticks) * margin))],
-        "tickvals": list(ticks),
-        "ticktext": [f"{tick:g}" for tick in ticks],
-    }
+    return Axis(title, min(ticks) / margin, max(ticks) * margin, tuple((tick, f"{tick:g}") for tick in ticks), log=True)
 
 
-def panel_axes(count: int, x: dict[str, Any], y: dict[str, Any]) -> dict[str, Any]:
-    """The same axes for panels in a row; what is up and down is named once."""
-    axes: dict[str, Any] = {"grid": {"rows": 1, "columns": count, "pattern": "independent", "xgap": 0.18, "ygap": 0.3}}
-    for panel in range(1, count + 1):
-        suffix = "" if panel == 1 else str(panel)
-        axes[f"xaxis{suffix}"] = x
-        axes[f"yaxis{suffix}"] = y if panel == 1 else {**y, "title": {"text": ""}}
-    return axes
+def powers_axis(title: str, values: Iterable[float]) -> Axis:
+    """A logarithmic axis that holds all values, with ticks at powers of 10, and between them if these are few."""
+    known = [value for value in values if value > 0 and math.isfinite(value)] or [1.0, 10.0]
+    low, high = min(known) / 1.15, max(known) * 1.15
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    factors = (1,) if math.log10(high / low) > 2.5 else (1, 2, 5)
+    places = [factor * 10.0**power for power in powers for factor in factors]
+    return Axis(title, low, high, tuple((at, f"{at:g}") for at in places if low <= at <= high), log=True)
 
 
-def panel_titles(names: Sequence[str]) -> list[dict[str, Any]]:
-    """A name above each panel."""
-    return [
-        {
-            "text": f"<b>{escape(name, quote=False)}</b>",
-            "xref": f"x{'' if panel == 0 else panel + 1} domain",
-            "yref": f"y{'' if panel == 0 else panel + 1} domain",
-            "x": 0,
-            "xanchor": "left",
-            "y": 1.02,
-            "yanchor": "bottom",
-            "showarrow": False,
-        }
-        for panel, name in enumerate(names)
-    ]
+def thinned(count: int, most: int) -> list[int]:
+    """At most `most` of the numbers 0 .. count - 1, evenly spread, first and last among them."""
+    if count <= most:
+        return list(range(count))
+    return [round(place * (count - 1) / (most - 1)) for place in range(most)]
 
 
-def _place(panel: int) -> dict[str, str]:
-    return {} if panel == 1 else {"xaxis": f"x{panel}", "yaxis": f"y{panel}"}
-
-
-def _plain(values: ArrayLike) -> list[float]:
+def plain(values: ArrayLike) -> Numbers:
     """Five significant digits are more than a plot can show."""
-    return [float(f"{value:.5g}") for value in np.asarray(values, dtype=np.float64).tolist()]
+    return tuple(float(f"{value:.5g}") for value in np.asarray(values, dtype=np.float64).tolist())
+
+
+def _round_step(step: float) -> float:
+    """The next of 1, 2, 5, 10, 20, ... times a power of ten."""
+    power = 10.0 ** math.floor(math.log10(step))
+    return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= step * (1 - 1e-9))

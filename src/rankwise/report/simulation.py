@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from rankwise.audit import Simulation
-from rankwise.report.content import Figure, Report, Section, Table
-from rankwise.report.plots import Look, band, curve, log_axis, panel_axes, panel_titles
+from rankwise.report.content import Axis, Figure, Panel, Report, Section, Series, Table
+from rankwise.report.plots import Look, axis, curve, log_axis
 from rankwise.report.versions import versions
 
 __all__ = ["estimates_table", "quantiles_table", "simulation_report"]
 
-PLAIN_LOOK: Look = ("var(--series-2)", "dash")
-OUR_LOOK: Look = ("var(--series-3)", "solid")
+PLAIN_LOOK: Look = (2, "dash")
+OUR_LOOK: Look = (3, "solid")
 PLAIN, OURS = "AP of the batch", "SOPRC estimate"
 
 
@@ -97,66 +97,62 @@ def quantiles_table(result: Simulation) -> Table:
 
 
 def _estimates_figure(result: Simulation) -> Figure:
-    names = _names(result)
-    traces = []
-    for panel, name in enumerate(names, start=1):
+    rates = sorted({100 * case.rate for case in result.cases})
+    groups = []
+    for name in _names(result):
         cases = [case for case in result.cases if case.distribution == name]
-        rates = [100 * case.rate for case in cases]
+        series = []
         for label, look, errors in (
             (PLAIN, PLAIN_LOOK, [case.plain for case in cases]),
             (OURS, OUR_LOOK, [case.ours for case in cases]),
         ):
             mean, std = (np.array([getattr(each, what)() for each in errors]) for what in ("mean", "std"))
-            traces.append(band(rates, mean - std, mean + std, label, look, panel=panel))
-            traces.append(
-                curve(rates, mean, label, look, markers=True, panel=panel, hover="%{x:g} % positives: %{y:+.3f}")
-            )
-    rates = sorted({100 * case.rate for case in result.cases})
-    layout = panel_axes(
-        len(names),
-        log_axis("positives in a batch, %", rates, margin=1.15),
-        {"title": {"text": "error of the estimate"}, "matches": "y", "zeroline": True, "zerolinecolor": "var(--muted)"},
-    )
-    layout |= {"annotations": panel_titles(names), "margin": {"l": 62, "r": 12, "t": 34, "b": 56}}
+            along = [100 * case.rate for case in cases]
+            series.append(curve(along, mean, label, look, low=mean - std, high=mean + std))
+        groups.append((name, series))
+    heights = _common("error of the estimate", groups)
+    panels = [
+        Panel(log_axis("positives in a batch, %", rates, margin=1.15), heights, tuple(series), title=name)
+        for name, series in groups
+    ]
     largest = max(result.cases, key=lambda case: abs(case.plain.mean()))
     return Figure(
-        tuple(traces),
-        layout,
+        tuple(panels),
         alt=f"Error of two estimates of 1 - AUPRC against the share of positives in a batch. The AP of the batch is "
         f"off by up to {largest.plain.mean():+.2f}; the SOPRC estimate stays near 0.",
         caption=f"The truth has {result.prior:.0%} positives. Lines are means over {result.repeats} batches, tints one "
         "standard deviation to either side. Zero is right.",
-        height=360,
+        height=260,
     )
 
 
 def _quantiles_figure(result: Simulation) -> Figure:
-    names = _names(result)
     rate = min(case.rate for case in result.cases)
     chosen = [case for case in result.cases if case.rate == rate]
-    traces = []
-    for panel, case in enumerate(chosen, start=1):
-        for label, look, mean, std in (
-            ("from one batch", PLAIN_LOOK, case.interpolated, case.interpolated_std),
-            ("remembered (V)", OUR_LOOK, case.remembered, case.remembered_std),
-        ):
-            levels = 100 * case.levels
-            traces.append(band(levels, mean - std, mean + std, label, look, panel=panel))
-            traces.append(curve(levels, mean, label, look, panel=panel, hover="quantile %{x:g} %: %{y:+.3f}"))
-    layout = panel_axes(
-        len(names),
-        {"title": {"text": "quantile, %"}, "tickvals": [0, 25, 50, 75], "range": [0, 100], "zeroline": False},
-        {"title": {"text": "error"}, "matches": "y", "zeroline": True, "zerolinecolor": "var(--muted)"},
-    )
-    layout |= {"annotations": panel_titles(names), "margin": {"l": 62, "r": 12, "t": 34, "b": 56}}
+    groups = []
+    for case in chosen:
+        series = [
+            curve(100 * case.levels, mean, label, look, low=mean - std, high=mean + std)
+            for label, look, mean, std in (
+                ("from one batch", PLAIN_LOOK, case.interpolated, case.interpolated_std),
+                ("remembered (V)", OUR_LOOK, case.remembered, case.remembered_std),
+            )
+        ]
+        groups.append((case.distribution, series))
+    across = Axis("quantile, %", 0, 100, tuple((float(tick), str(tick)) for tick in (0, 25, 50, 75, 100)))
+    heights = _common("error", groups)
     return Figure(
-        tuple(traces),
-        layout,
+        tuple(Panel(across, heights, tuple(series), title=name) for name, series in groups),
         alt="Errors of the interpolated and of the remembered quantiles of the positive scores against their level.",
         caption=f"With {chosen[0].positives} positives in a batch, the fewest tried. Lines are means, tints one "
         "standard deviation to either side.",
-        height=340,
+        height=240,
     )
+
+
+def _common(title: str, groups: list[tuple[str, list[Series]]]) -> Axis:
+    """One axis for all panels, so that they can be compared."""
+    return axis(title, [value for _, series in groups for each in series for value in (0, *each.low, *each.high)])
 
 
 def _names(result: Simulation) -> list[str]:

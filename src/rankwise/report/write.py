@@ -1,4 +1,4 @@
-"""A report as one HTML file that needs nothing else: no network, no other file."""
+"""A report as one HTML file that needs nothing else: no network, no other file, no program."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import os
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
-from plotly.offline import get_plotlyjs
 
 from rankwise.files import write_whole
-from rankwise.report.content import Figure, Report
+from rankwise.report.content import Figure, Gallery, Listing, Report, Tables
+from rankwise.report.drawing import draw, numbers_table
 
 __all__ = ["render_report", "write_report", "write_text"]
 
@@ -39,7 +38,8 @@ def write_text(path: str | os.PathLike[str], text: str) -> Path:
         The path.
     """
     target = Path(path)
-    write_whole(target, text.encode())
+    # A name of a file may hold what is no text; it is shown as it can be.
+    write_whole(target, text.encode(errors="replace"))
     return target
 
 
@@ -52,9 +52,13 @@ def render_report(report: Report) -> str:
         True
     """
     environment = Environment(
-        loader=PackageLoader("rankwise.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+        loader=PackageLoader("rankwise.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    environment.tests["figure"] = lambda block: isinstance(block, Figure)
-    has_figures = any(isinstance(block, Figure) for section in report.sections for block in section.blocks)
-    script = Markup(get_plotlyjs()) if has_figures else ""
-    return environment.get_template("template.html.j2").render(report=report, plotly=script)
+    for name, kind in (("figure", Figure), ("gallery", Gallery), ("listing", Listing), ("tables", Tables)):
+        environment.tests[name] = lambda block, kind=kind: isinstance(block, kind)
+    environment.filters.update(draw=draw, numbers=numbers_table)
+    return environment.get_template("template.html.j2").render(report=report).lstrip()

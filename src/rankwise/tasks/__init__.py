@@ -4,6 +4,7 @@ from rankwise.tasks.detection import DetectionTask, DetectorModel
 from rankwise.tasks.detection_loss import DetectionLoss
 from rankwise.tasks.image_models import ImageModel
 from rankwise.tasks.image_retrieval import ImageRetrievalTask
+from rankwise.tasks.inspection import Box, Drawing, InspectableTask, Inspection, SeenLists
 from rankwise.tasks.longtail import LongTailTask
 from rankwise.tasks.ltr import LTRTask
 from rankwise.tasks.multilabel import MultilabelTask
@@ -14,11 +15,15 @@ from rankwise.tasks.tabular import TabularTask
 from rankwise.tasks.task import ScoringTask, Task
 
 __all__ = [
+    "Box",
     "DetectionLoss",
     "DetectionTask",
     "DetectorModel",
+    "Drawing",
     "ImageModel",
     "ImageRetrievalTask",
+    "InspectableTask",
+    "Inspection",
     "LTRTask",
     "LongTailTask",
     "MultilabelTask",
@@ -26,6 +31,7 @@ __all__ = [
     "RecsysTask",
     "RetrievalTask",
     "ScoringTask",
+    "SeenLists",
     "TabularTask",
     "Task",
 ]

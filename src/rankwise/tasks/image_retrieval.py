@@ -17,7 +17,8 @@ from rankwise.metrics import Evaluation, evaluate_retrieval
 from rankwise.samplers import ClassBatchSampler
 from rankwise.tasks.image_batches import image_batches, image_shape, predict_images
 from rankwise.tasks.image_models import ImageModel
-from rankwise.tasks.retrieval import CLASSIFIER, ClassifierHead
+from rankwise.tasks.inspection import Inspection, some_classes
+from rankwise.tasks.retrieval import CLASSIFIER, ClassifierHead, neighbours
 from rankwise.tasks.task import Outputs
 
 __all__ = ["ImageRetrievalTask"]
@@ -132,12 +133,33 @@ class ImageRetrievalTask:
         return self.judge(model, part).means
 
     def judge(self, model: nn.Module, part: str, *, bootstrap: int = 0) -> Evaluation:
-        labels, gallery = self.data.part(part).labels, self.data.gallery if part == "test" else None
-        return evaluate_retrieval(
-            self.embed(model, part),
-            labels,
+        return self.inspect(model, part, bootstrap=bootstrap).evaluation
+
+    def inspect(self, model: nn.Module, part: str, *, bootstrap: int = 0) -> Inspection:
+        queries, gallery = self.data.part(part), self.data.gallery if part == "test" else None
+        vectors = self.embed(model, part)
+        others = None if gallery is None else predict_images(model, gallery, workers=self.workers)
+        other_labels = None if gallery is None else gallery.labels
+        found = evaluate_retrieval(
+            vectors,
+            queries.labels,
             self.metrics,
-            gallery_embeddings=None if gallery is None else predict_images(model, gallery, workers=self.workers),
-            gallery_labels=None if gallery is None else gallery.labels,
+            gallery_embeddings=others,
+            gallery_labels=other_labels,
             bootstrap=bootstrap,
         )
+        among = queries if gallery is None else gallery
+        return Inspection(
+            found,
+            "query",
+            "image",
+            "precision",
+            neighbours(vectors, queries.labels, others, other_labels),
+            list_name=queries.name,
+            item_name=lambda _, image: among.name(image),
+            list_picture=queries.picture,
+            item_picture=lambda _, image: among.picture(image),
+        )
+
+    def whole_lists(self) -> Batch:
+        return self.data.train.__getitems__(some_classes(self.data.train.labels).tolist())

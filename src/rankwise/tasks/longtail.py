@@ -19,6 +19,7 @@ from rankwise.metrics import Evaluation, evaluate
 from rankwise.samplers import ClassBatchSampler, SeededBatchSampler, ShuffledBatchSampler
 from rankwise.tasks.image_batches import image_batches, image_shape, predict_images
 from rankwise.tasks.image_models import ImageModel
+from rankwise.tasks.inspection import Inspection, SeenLists, some_classes
 from rankwise.tasks.task import Outputs
 
 __all__ = ["GROUPS", "LongTailTask"]
@@ -120,11 +121,34 @@ class LongTailTask:
         return {name: classes for name, classes in pieces.items() if len(classes)}
 
     def evaluate(self, model: nn.Module, part: str) -> dict[str, float]:
-        return self._by_class(model, part, bootstrap=0).means
+        return self._by_class(self.score(model, part), part, bootstrap=0).means
 
     def judge(self, model: nn.Module, part: str, *, bootstrap: int = 0) -> Evaluation:
         """Values per class, their means, and means over the classes of the head, the middle and the tail."""
-        found = self._by_class(model, part, bootstrap=bootstrap)
+        return self.inspect(model, part, bootstrap=bootstrap).evaluation
+
+    def inspect(self, model: nn.Module, part: str, *, bootstrap: int = 0) -> Inspection:
+        scores, images = self.score(model, part), self.data.part(part)
+
+        def look(classes: Tensor) -> SeenLists:
+            return SeenLists(scores.T[classes], (images.labels == classes[:, None]).long())
+
+        return Inspection(
+            self._by_group(self._by_class(scores, part, bootstrap=bootstrap)),
+            "class",
+            "image",
+            "precision",
+            look,
+            list_name=lambda number: images.classes[number],
+            item_name=lambda _, image: images.name(image),
+            item_picture=lambda _, image: images.picture(image),
+        )
+
+    def whole_lists(self) -> Batch:
+        return self.data.train.__getitems__(some_classes(self.data.train.labels).tolist())
+
+    def _by_group(self, found: Evaluation) -> Evaluation:
+        """With the means over the classes of the head, the middle and the tail."""
         means, skipped, definitions = dict(found.means), dict(found.skipped), dict(found.definitions)
         for metric, values in found.per_query.items():
             for group, classes in self.groups().items():
@@ -134,6 +158,6 @@ class LongTailTask:
                 definitions[name] = f"{found.definitions[metric]}; over the {len(classes)} classes of the {group}"
         return replace(found, means=means, skipped=skipped, definitions=definitions)
 
-    def _by_class(self, model: nn.Module, part: str, *, bootstrap: int) -> Evaluation:
+    def _by_class(self, scores: Tensor, part: str, *, bootstrap: int) -> Evaluation:
         labels = one_hot(self.data.part(part).labels, self.classes)
-        return evaluate(self.score(model, part), labels, self.metrics, lists="columns", bootstrap=bootstrap)
+        return evaluate(scores, labels, self.metrics, lists="columns", bootstrap=bootstrap)

@@ -17,6 +17,7 @@ from rankwise.metrics import Evaluation, evaluate_grades
 from rankwise.models import ContextAwareRanker, MLPScorer, ScaledRanker, reset_last_layer, scaled
 from rankwise.samplers import QueryBatchSampler
 from rankwise.tasks.batches import batches_of, predict_all, predict_lists
+from rankwise.tasks.inspection import Inspection, inspect_items, some_lists
 from rankwise.tasks.task import Outputs
 
 __all__ = ["MODELS", "LTRTask"]
@@ -125,10 +126,19 @@ class LTRTask:
         return self.judge(model, part).means
 
     def judge(self, model: nn.Module, part: str, *, bootstrap: int = 0) -> Evaluation:
-        rows = self.data.part(part)
-        return evaluate_grades(
-            self.predict(model, part), rows.labels, self.metrics, query_ids=_query_ids(rows), bootstrap=bootstrap
+        return self.inspect(model, part, bootstrap=bootstrap).evaluation
+
+    def inspect(self, model: nn.Module, part: str, *, bootstrap: int = 0) -> Inspection:
+        rows, scores = self.data.part(part), self.predict(model, part)
+        queries = _query_ids(rows)
+        found = evaluate_grades(scores, rows.labels, self.metrics, query_ids=queries, bootstrap=bootstrap)
+        return inspect_items(
+            found, scores, rows.labels, queries, list_word="query", item_word="document", curve="position"
         )
+
+    def whole_lists(self) -> Batch:
+        rows = self.data.train
+        return rows.__getitems__(some_lists(_query_ids(rows)).tolist())
 
     def _loss(self, name: str, options: Mapping[str, Any]) -> ListLoss:
         whole = self.relevant is None and self.irrelevant is None

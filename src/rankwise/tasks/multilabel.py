@@ -18,10 +18,14 @@ from rankwise.metrics import Evaluation, evaluate
 from rankwise.models import BagOfWordsScorer
 from rankwise.samplers import ShuffledBatchSampler
 from rankwise.tasks.batches import batches_of
-from rankwise.tasks.rows import JudgedRows, judge_rows, predict_rows
+from rankwise.tasks.inspection import Inspection, SeenLists, spread_over
+from rankwise.tasks.rows import JudgedRows, judge_rows, look_at_rows, predict_rows
 from rankwise.tasks.task import Outputs
 
 __all__ = ["MultilabelTask"]
+
+# Examples against which to check what a loss remembers.
+CHECKED_ROWS = 1024
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,9 @@ class MultilabelTask:
         return self.judge(model, part).means
 
     def judge(self, model: nn.Module, part: str, *, bootstrap: int = 0) -> Evaluation:
+        return self.inspect(model, part, bootstrap=bootstrap).evaluation
+
+    def inspect(self, model: nn.Module, part: str, *, bootstrap: int = 0) -> Inspection:
         check_choice("part", part, ("train", "validation", "test"))
         known: MultiLabel = getattr(self.data, part)
         width = known.labels.width
@@ -112,10 +119,26 @@ class MultilabelTask:
         def look(rows: Tensor) -> JudgedRows:
             return JudgedRows(known.features.dense(rows), known.labels.dense(rows), None)
 
+        def label(number: int) -> str:
+            return f"label {number}" if known.label_names is None else known.label_names[number]
+
+        def example(number: int) -> str:
+            return f"example {number}"
+
         if self.lists == "rows":
-            return judge_rows(model, len(known), width, look, self.metrics, bootstrap=bootstrap)
-        scores = predict_rows(model, len(known), width, look)
-        return evaluate(scores, known.labels.dense(), self.metrics, lists="columns", bootstrap=bootstrap)
+            found = judge_rows(model, len(known), width, look, self.metrics, bootstrap=bootstrap)
+            seen = look_at_rows(model, look)
+            return Inspection(found, "example", "label", "position", seen, example, lambda _, column: label(column))
+        scores, labels = predict_rows(model, len(known), width, look), known.labels.dense()
+        found = evaluate(scores, labels, self.metrics, lists="columns", bootstrap=bootstrap)
+
+        def columns(numbers: Tensor) -> SeenLists:
+            return SeenLists(scores.T[numbers], labels.T[numbers])
+
+        return Inspection(found, "label", "example", "precision", columns, label, lambda _, row: example(row))
+
+    def whole_lists(self) -> Batch:
+        return _Examples(self.data.train).__getitems__(spread_over(len(self.data.train), CHECKED_ROWS).tolist())
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from rankwise.metrics import Evaluation, evaluate
 from rankwise.models import MLPScorer, scaled
 from rankwise.samplers import ClassBatchSampler
 from rankwise.tasks.batches import batches_of, predict_all
+from rankwise.tasks.inspection import Inspection, inspect_items, some_lists
 from rankwise.tasks.task import Outputs
 
 __all__ = ["PApTask"]
@@ -105,6 +106,16 @@ class PApTask:
         return self.judge(model, part).means
 
     def judge(self, model: nn.Module, part: str, *, bootstrap: int = 0) -> Evaluation:
-        rows = self.data.part(part)
+        return self.inspect(model, part, bootstrap=bootstrap).evaluation
+
+    def inspect(self, model: nn.Module, part: str, *, bootstrap: int = 0) -> Inspection:
+        rows, scores = self.data.part(part), self.predict(model, part)
         names = [self.metric, *self.metrics]
-        return evaluate(self.predict(model, part), rows.labels, names, query_ids=rows.query_ids, bootstrap=bootstrap)
+        found = evaluate(scores, rows.labels, names, query_ids=rows.query_ids, bootstrap=bootstrap)
+        return inspect_items(
+            found, scores, rows.labels, rows.query_ids, list_word="user", item_word="item", curve="position"
+        )
+
+    def whole_lists(self) -> Batch:
+        assert self.data.train.query_ids is not None
+        return self.data.train.__getitems__(some_lists(self.data.train.query_ids).tolist())

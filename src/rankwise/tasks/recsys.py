@@ -20,10 +20,14 @@ from rankwise.models import ItemItemScorer, MatrixFactorisation, NeuMF
 from rankwise.samplers import SeededBatchSampler, ShuffledBatchSampler
 from rankwise.samplers.histories import HistoryBatchSampler
 from rankwise.tasks.batches import batches_of
-from rankwise.tasks.rows import JudgedRows, judge_rows
+from rankwise.tasks.inspection import Inspection, spread_over
+from rankwise.tasks.rows import JudgedRows, judge_rows, look_at_rows
 from rankwise.tasks.task import Outputs
 
 __all__ = ["SCORERS", "RecsysTask"]
+
+# Users against whose whole lists to check what a loss remembers.
+CHECKED_USERS = 24
 
 SCORERS = ("item-item", "matrix-factorisation", "neumf")
 
@@ -145,6 +149,9 @@ class RecsysTask:
         return self.judge(model, part).means
 
     def judge(self, model: nn.Module, part: str, *, bootstrap: int = 0) -> Evaluation:
+        return self.inspect(model, part, bootstrap=bootstrap).evaluation
+
+    def inspect(self, model: nn.Module, part: str, *, bootstrap: int = 0) -> Inspection:
         check_choice("part", part, ("train", "validation", "test"))
         wanted = self._known["train"] if part == "train" else histories(getattr(self.data, part))
         known = self._known["test" if part == "test" else "train"]
@@ -156,7 +163,26 @@ class RecsysTask:
                 return JudgedRows(features, history, None)
             return JudgedRows(features, wanted.dense(users), history == 0)
 
-        return judge_rows(model, len(known), self.features, look, self.metrics, bootstrap=bootstrap)
+        names = self.data.train
+        return Inspection(
+            judge_rows(model, len(known), self.features, look, self.metrics, bootstrap=bootstrap),
+            "user",
+            "item",
+            "position",
+            look_at_rows(model, look),
+            list_name=lambda user: f"user {names.user_names[user]}",
+            item_name=lambda _, item: f"item {names.item_names[item]}",
+        )
+
+    def whole_lists(self) -> Batch:
+        known = self._known["train"]
+        users = (known.starts.diff() > 0).nonzero().squeeze(1)
+        users = users[spread_over(len(users), CHECKED_USERS)]
+        if self.relevant is None:
+            places = torch.arange(len(users)).tolist()
+            return _WholeLists(known, users, by_history=self.model == "item-item").__getitems__(places)
+        pairs = users[:, None] * self.features + torch.arange(self.features)
+        return _Pairs(known).__getitems__(pairs.flatten().tolist())
 
     @cached_property
     def _known(self) -> dict[str, SparseRows]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 from torch.utils.data import DataLoader
@@ -17,9 +18,10 @@ from rankwise.metrics import Evaluation, evaluate_retrieval
 from rankwise.models import MLPEmbedder, scaled
 from rankwise.samplers import ClassBatchSampler
 from rankwise.tasks.batches import batches_of, predict_all
+from rankwise.tasks.inspection import Inspection, SeenLists, some_classes
 from rankwise.tasks.task import Outputs
 
-__all__ = ["CLASSIFIER", "ClassifierHead", "RetrievalTask"]
+__all__ = ["CLASSIFIER", "ClassifierHead", "RetrievalTask", "neighbours"]
 
 CLASSIFIER = "classifier"
 
@@ -103,9 +105,41 @@ class RetrievalTask:
         return self.judge(model, part).means
 
     def judge(self, model: nn.Module, part: str, *, bootstrap: int = 0) -> Evaluation:
-        return evaluate_retrieval(
-            self.embed(model, part), self.data.part(part).labels, self.metrics, bootstrap=bootstrap
+        return self.inspect(model, part, bootstrap=bootstrap).evaluation
+
+    def inspect(self, model: nn.Module, part: str, *, bootstrap: int = 0) -> Inspection:
+        chosen = self.data.part(part)
+        vectors = self.embed(model, part)
+        found = evaluate_retrieval(vectors, chosen.labels, self.metrics, bootstrap=bootstrap)
+        return Inspection(
+            found,
+            "query",
+            "row",
+            "precision",
+            neighbours(vectors, chosen.labels),
+            list_name=lambda row: f"row {row} (class {int(chosen.labels[row])})",
+            item_name=lambda _, row: f"row {row} (class {int(chosen.labels[row])})",
         )
+
+    def whole_lists(self) -> Batch:
+        return self.data.train.__getitems__(some_classes(self.data.train.labels).tolist())
+
+
+def neighbours(
+    vectors: Tensor, labels: Tensor, gallery: Tensor | None = None, gallery_labels: Tensor | None = None
+) -> Callable[[Tensor], SeenLists]:
+    """How some of the queries rank the gallery, or each other without themselves, by the cosine of their vectors."""
+    queries = normalize(vectors)
+    among, classes = (queries, labels) if gallery is None else (normalize(gallery), gallery_labels)
+    assert classes is not None
+
+    def look(rows: Tensor) -> SeenLists:
+        mask: Tensor | None = None
+        if gallery is None:
+            mask = torch.arange(len(queries)) != rows[:, None]
+        return SeenLists(queries[rows] @ among.T, (labels[rows, None] == classes).long(), mask)
+
+    return look
 
 
 class ClassifierHead(nn.Module):

@@ -14,8 +14,9 @@ from rankwise.metrics import Evaluation
 from rankwise.metrics.evaluate import collect
 from rankwise.metrics.metric import measure_lists
 from rankwise.metrics.names import create_metrics
+from rankwise.tasks.inspection import SeenLists
 
-__all__ = ["JudgedRows", "judge_rows", "predict_rows"]
+__all__ = ["JudgedRows", "judge_rows", "look_at_rows", "predict_rows"]
 
 # Scores held at once.
 _CELLS = 2**22
@@ -69,6 +70,20 @@ def predict_rows(model: nn.Module, rows: int, width: int, look: Look) -> Tensor:
     return _over_blocks(model, rows, width, look, lambda scores, known: scores.double(), width)
 
 
+def look_at_rows(model: nn.Module, look: Look) -> Callable[[Tensor], SeenLists]:
+    """What the model makes of any of the rows, one process at a time."""
+
+    @torch.no_grad()
+    def seen(rows: Tensor) -> SeenLists:
+        known, training = look(rows), model.training
+        model.eval()
+        scores = _scores(model, known)
+        model.train(training)
+        return SeenLists(scores.cpu(), known.labels, known.mask)
+
+    return seen
+
+
 def _over_blocks(
     model: nn.Module,
     rows: int,
@@ -86,11 +101,14 @@ def _over_blocks(
         found = []
         for block in blocks:
             known = look(block)
-            features = known.features
-            features = features.to(weight.device, weight.dtype if features.is_floating_point() else features.dtype)
-            scores = model(features)
-            found.append(result(scores if scores.dtype == torch.float64 else scores.float(), known))
+            found.append(result(_scores(model, known), known))
         empty = torch.zeros(0, columns, dtype=torch.float64, device=weight.device)
         joined = gather_rows(torch.cat([empty, *found])).cpu()
     model.train(training)
     return joined
+
+
+def _scores(model: nn.Module, known: JudgedRows) -> Tensor:
+    weight, features = next(model.parameters(), torch.zeros(())), known.features
+    scores: Tensor = model(features.to(weight.device, weight.dtype if features.is_floating_point() else features.dtype))
+    return scores if scores.dtype == torch.float64 else scores.float()

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
@@ -15,9 +16,13 @@ from rankwise.metrics import Evaluation, evaluate
 from rankwise.models import MLPScorer, scaled
 from rankwise.samplers import BinaryBatchSampler
 from rankwise.tasks.batches import batches_of, predict_all, shuffled_batches
+from rankwise.tasks.inspection import Inspection, inspect_items, spread_over
 from rankwise.tasks.task import Outputs
 
 __all__ = ["TabularTask"]
+
+# Rows of each kind against which to check what a loss remembers.
+CHECKED_ROWS = 2048
 
 
 @dataclass(frozen=True)
@@ -94,5 +99,15 @@ class TabularTask:
         return self.judge(model, part).means
 
     def judge(self, model: nn.Module, part: str, *, bootstrap: int = 0) -> Evaluation:
-        labels = self.data.part(part).labels
-        return evaluate(self.predict(model, part), labels, self.metrics, bootstrap=bootstrap)
+        return self.inspect(model, part, bootstrap=bootstrap).evaluation
+
+    def inspect(self, model: nn.Module, part: str, *, bootstrap: int = 0) -> Inspection:
+        scores, labels = self.predict(model, part), self.data.part(part).labels
+        found = evaluate(scores, labels, self.metrics, bootstrap=bootstrap)
+        return inspect_items(found, scores, labels, None, list_word="ranking", item_word="row", curve="precision")
+
+    def whole_lists(self) -> Batch:
+        """As many rows of each kind as can be had quickly."""
+        part = self.data.train
+        kinds = [(part.labels == label).nonzero().squeeze(1) for label in (0, 1)]
+        return part.__getitems__(torch.cat([rows[spread_over(len(rows), CHECKED_ROWS)] for rows in kinds]).tolist())

@@ -4,6 +4,7 @@ from rankwise.training.averaging import AverageWeights, averaged
 from rankwise.training.checkpoints import Checkpoints, read_checkpoint
 from rankwise.training.chunks import InChunks
 from rankwise.training.devices import Place, make_fabric
+from rankwise.training.estimates import EstimateCheck, check_estimates
 from rankwise.training.history import History, Run, Step
 from rankwise.training.interrupts import Interrupted
 from rankwise.training.linear import LinearRun, fit_linear
@@ -16,6 +17,7 @@ __all__ = [
     "AverageWeights",
     "Checkpoints",
     "Contender",
+    "EstimateCheck",
     "History",
     "InChunks",
     "Interrupted",
@@ -29,6 +31,7 @@ __all__ = [
     "Trial",
     "adamw",
     "averaged",
+    "check_estimates",
     "compete",
     "constant",
     "cosine",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch import nn
 
@@ -30,6 +31,8 @@ class History:
         seconds: time spent in training, evaluation not counted.
         best_step: the evaluation that was best by the task's metric, the first of equals; None if there was none.
         stopped_early: whether the run ended because nothing improved any more.
+        estimates: what the loss remembers against the truth, if that was checked: a `step` and the fields of an
+            `EstimateCheck` for each check of each memory, single numbers for the last one only.
     """
 
     losses: list[float] = field(default_factory=list)
@@ -38,6 +41,7 @@ class History:
     seconds: float = 0.0
     best_step: int | None = None
     stopped_early: bool = False
+    estimates: list[dict[str, Any]] = field(default_factory=list)
 
     def curve(self, metric: str) -> list[float]:
         """One metric at each of `steps`."""

@@ -22,6 +22,7 @@ from rankwise.training.averaging import Averaging
 from rankwise.training.checkpoints import Checkpoints, read_checkpoint
 from rankwise.training.chunks import InChunks
 from rankwise.training.devices import Place, make_fabric
+from rankwise.training.estimates import check_estimates
 from rankwise.training.history import History, Run, Step
 from rankwise.training.interrupts import Interrupted, Interrupts
 from rankwise.training.optimisers import Parameters, Schedule
@@ -52,6 +53,7 @@ def fit(
     save_every: int | None = None,
     start: Mapping[str, Any] | None = None,
     notes: Mapping[str, Any] | None = None,
+    check_memory: bool = False,
     on_step: Callable[[Step], None] | None = None,
     on_evaluation: Callable[[int, dict[str, float]], None] | None = None,
 ) -> Run:
@@ -86,6 +88,8 @@ def fit(
         save_every: save after every so many steps; None saves at evaluations. The end is always saved.
         start: a checkpoint to go on from, made by the same call with the same arguments.
         notes: plain values to be kept in every checkpoint under "notes".
+        check_memory: at every evaluation, also compare what the loss remembers with the truth on some training data
+            (see `check_estimates`); nothing changes by it.
         on_step: called after every step.
         on_evaluation: called after every evaluation with the step and the metrics.
 
@@ -128,6 +132,8 @@ def fit(
                 evaluated = improved = False
                 if eval_every is not None and training.due(eval_every):
                     evaluated = True
+                    if check_memory:
+                        training.check_memory()
                     improved = training.evaluate(on_evaluation, keep=take_best and checkpoints is None)
                     training.check_patience(patience)
                 stopped = interrupts.seen(fabric)
@@ -230,6 +236,12 @@ class _Training:
             on_evaluation(self.step, found)
         return improved
 
+    def check_memory(self) -> None:
+        """Note how far what the loss remembers is from the truth; single numbers are kept of the last check only."""
+        checks = [{"step": self.step, **check.plain()} for check in check_estimates(self.task, self.model, self.loss)]
+        before = [{**check, "remembered": [], "true": []} for check in self.history.estimates]
+        self.history.estimates = [*before, *checks]
+
     def check_patience(self, patience: int | None) -> None:
         if patience is not None and self.history.best_step is not None:
             since = sum(step > self.history.best_step for step in self.history.steps)
@@ -276,6 +288,7 @@ class _Training:
                 "seconds": history.seconds,
                 "best_step": history.best_step,
                 "stopped_early": history.stopped_early,
+                "estimates": [dict(check) for check in history.estimates],
             },
         }
 

@@ -1,0 +1,101 @@
+"""The report of a run, from its folder and its data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rankwise.recipes.load import dump_recipe
+from rankwise.recipes.schema import Recipe
+from rankwise.report import Listing, Report
+from rankwise.report.run import RunResult, run_report
+from rankwise.tasks import Inspection
+from rankwise.training import History
+
+__all__ = ["REPORT", "page_of"]
+
+REPORT = "report.html"
+
+
+def page_of(
+    name: str,
+    recipe: Recipe,
+    record: Mapping[str, Any],
+    inspection: Inspection,
+    history: History,
+    *,
+    steps: int,
+    part: str,
+) -> Report:
+    """The report of a run.
+
+    Args:
+        name: of the run.
+        recipe, record: what it was made from.
+        inspection: of its best weights on `part` of the data.
+        history: of its training.
+        steps: how many the run is to take in all.
+        part: "test", or "validation" for a run that is not over.
+    """
+    result = RunResult(
+        name,
+        part,
+        next(iter(inspection.evaluation.means)),
+        recipe.loss.name,
+        inspection,
+        history,
+        steps,
+        _facts(recipe, record, history),
+        (Listing("The complete recipe", dump_recipe(recipe)),),
+    )
+    return run_report(result)
+
+
+def _facts(recipe: Recipe, record: Mapping[str, Any], history: History) -> tuple[tuple[str, str], ...]:
+    content = recipe.model_dump(mode="json", exclude_none=True)
+    parts = [
+        (key.replace("_", " ").capitalize(), _in_words(_that_matter(content[key])))
+        for key in ("loss", "model", "batches", "warm_up", "memory", "augmentation", "optimiser", "schedule")
+        if key in content
+    ]
+    files = [f"{path} (SHA-256 {digest[:12]})" for path, digest in record["data"].items()]
+    versions = ", ".join(f"{name} {number}" for name, number in record["versions"].items())
+    return (
+        ("Task", f"{recipe.task}: {recipe.summary}"),
+        ("Data", "; ".join(files)),
+        *parts,
+        ("Seed", str(record["seed"])),
+        ("Training", f"{len(history.losses):,} steps, {history.seconds:.1f} s without evaluation"),
+        ("Device", _in_words(content["place"])),
+        ("Versions", versions),
+        ("Machine", str(record["machine"])),
+    )
+
+
+def _that_matter(setting: object) -> object:
+    """Without the options of other optimisers and schedules than the one named."""
+    foreign = {
+        "adamw": ("momentum", "nesterov"),
+        "sgd": ("betas",),
+        "cosine": ("at", "factor"),
+        "steps": ("warmup",),
+        "constant": ("warmup", "at", "factor"),
+    }
+    if not isinstance(setting, Mapping):
+        return setting
+    return {key: value for key, value in setting.items() if key not in foreign.get(setting.get("name", ""), ())}
+
+
+def _in_words(value: object) -> str:
+    """Settings in one line: the name first, then the others."""
+    if isinstance(value, Mapping):
+        name = f"{value['name']}: " if "name" in value else ""
+        others = ", ".join(
+            f"{key.replace('_', ' ')} {_in_words(each)}" for key, each in value.items() if key != "name" and each != []
+        )
+        return f"{name}{others}" if others else name.removesuffix(": ")
+    if isinstance(value, list):
+        return ", ".join(f"({_in_words(each)})" if isinstance(each, Mapping) else _in_words(each) for each in value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value)

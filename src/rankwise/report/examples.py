@@ -1,0 +1,175 @@
+"""Single rankings to look at: as pictures where there are any, else as tables."""
+
+from __future__ import annotations
+
+import torch
+
+from rankwise.report.content import Frame, Gallery, Picture, Section, Strip, Table, Tables
+from rankwise.report.lists import Top, lists_by_value, top_of
+from rankwise.report.pictures import data_uri
+from rankwise.tasks import Drawing, Inspection
+
+__all__ = ["example_sections", "plural"]
+
+FIRST = 10
+SMALL, MEDIUM = 64, 360
+MISTAKES = 8
+# Where the lists to look at stand among all, from the worst to the best.
+PLACES = (0, 0.1, 0.35, 0.65, 0.9, 1)
+
+
+def example_sections(inspection: Inspection, metric: str) -> list[Section]:
+    """Rankings of the worst list, the best and some between; of a single list its worst mistakes."""
+    sections = [_drawings(inspection.drawings)] if inspection.drawings else []
+    if len(inspection.evaluation.query_ids) == 1:
+        return [*sections, _mistakes(inspection)]
+    chosen = _some(inspection, metric)
+    if not chosen:
+        return sections
+    tops = [(standing, top_of(inspection, number, FIRST)) for standing, number in chosen]
+    if inspection.item_picture is not None:
+        return [*sections, _gallery(inspection, metric, tops)]
+    return [*sections, _tables(inspection, metric, tops)]
+
+
+def plural(word: str, count: int) -> str:
+    """
+    Example:
+        >>> plural("query", 2), plural("class", 3), plural("user", 1)
+        ('queries', 'classes', 'user')
+    """
+    if count == 1:
+        return word
+    if word.endswith("y"):
+        return f"{word[:-1]}ies"
+    return f"{word}es" if word.endswith("s") else f"{word}s"
+
+
+def _some(inspection: Inspection, metric: str) -> list[tuple[str, int]]:
+    """The worst list, the best and some between, each with how many are worse; fewer where there are not so many."""
+    order = lists_by_value(inspection, metric)
+    values = inspection.evaluation.per_query[metric]
+    places = list(dict.fromkeys(round(share * (len(order) - 1)) for share in PLACES)) if len(order) else []
+    chosen = []
+    for place in places:
+        number = int(order[place])
+        worse = 100 * int((values < values[number]).sum()) // len(order)
+        standing = f"better than {worse} % of the {plural(inspection.list_word, 2)}"
+        if place in (0, len(order) - 1):
+            standing = "none is worse" if place == 0 else "none is better"
+        chosen.append((standing, number))
+    return chosen
+
+
+def _gallery(inspection: Inspection, metric: str, tops: list[tuple[str, Top]]) -> Section:
+    strips = []
+    for standing, top in tops:
+        hits = sum(label > 0 for label in top.labels)
+        query = None
+        if inspection.list_picture is not None:
+            image = inspection.list_picture(top.number)
+            query = _picture(image, f"the query, {inspection.list_name(top.number)}", "query", "")
+        pictures = [_item(inspection, top, place) for place in range(len(top.columns))]
+        value = float(inspection.evaluation.per_query[metric][top.number])
+        text = (
+            f"{metric} {value:.3f}, {standing}. {hits} of the first {len(top.columns)} are right; "
+            f"{top.relevant:,} of {top.items:,} {plural(inspection.item_word, 2)} are."
+        )
+        strips.append(Strip(inspection.list_name(top.number), text, tuple(pictures), query))
+    return Section(
+        "A look at the rankings",
+        f"The first {FIRST} {plural(inspection.item_word, 2)} of some {plural(inspection.list_word, 2)}, best score "
+        "first.",
+        (
+            Gallery(
+                tuple(strips),
+                caption="✓ and a full frame: relevant, rightly among the first. ✗ and a dashed frame: not relevant.",
+            ),
+        ),
+    )
+
+
+def _item(inspection: Inspection, top: Top, place: int) -> Picture:
+    assert inspection.item_picture is not None
+    name = inspection.item_name(top.number, top.columns[place])
+    verdict = "right" if top.labels[place] > 0 else "wrong"
+    image = inspection.item_picture(top.number, top.columns[place])
+    return _picture(image, f"{place + 1}: {verdict}, {name}", f"{top.scores[place]:.3g}", verdict)
+
+
+def _picture(image: torch.Tensor, alt: str, caption: str, verdict: str) -> Picture:
+    return Picture(data_uri(image, SMALL), alt, caption, verdict, pixelated=max(image.shape[1:]) <= SMALL)
+
+
+def _drawings(drawings: tuple[Drawing, ...]) -> Section:
+    pictures = []
+    for drawing in drawings:
+        frames = tuple(
+            Frame(box.left, box.top, box.right, box.bottom, box.caption, _verdict(box.correct)) for box in drawing.boxes
+        )
+        told = "; ".join(f"{box.caption}{f' ({_verdict(box.correct)})'}" for box in drawing.boxes)
+        alt = f"{drawing.caption}{f': {told}' if told else ''}"
+        pictures.append(Picture(data_uri(drawing.picture, MEDIUM), alt, drawing.caption, frames=frames))
+    return Section(
+        "In the pictures",
+        "What was found, and where. A full frame is right, a dashed one wrong.",
+        (Gallery((Strip("", "", tuple(pictures)),), large=True),),
+    )
+
+
+def _verdict(correct: bool | None) -> str:
+    return "" if correct is None else "right" if correct else "wrong"
+
+
+def _tables(inspection: Inspection, metric: str, tops: list[tuple[str, Top]]) -> Section:
+    item = inspection.item_word
+    graded = any(label not in (0, 1) for _, top in tops for label in top.labels)
+    blocks = []
+    for standing, top in tops:
+        rows = tuple(
+            (
+                f"{place + 1}. {inspection.item_name(top.number, column)}",
+                f"{score:.3g}",
+                (f"{label:g}" if graded else "✓") if label > 0 else "-",
+            )
+            for place, (column, score, label) in enumerate(zip(top.columns, top.scores, top.labels, strict=True))
+        )
+        value = float(inspection.evaluation.per_query[metric][top.number])
+        blocks.append(
+            Table(
+                (inspection.list_name(top.number), "score", "grade" if graded else "relevant"),
+                rows,
+                caption=f"{metric} {value:.3f}, {standing}; {top.relevant:,} of {top.items:,} {plural(item, 2)} are "
+                "relevant.",
+            )
+        )
+    return Section(
+        "A look at the rankings",
+        f"The first {FIRST} {plural(item, 2)} of some {plural(inspection.list_word, 2)}, best score first.",
+        (Tables(tuple(blocks)),),
+    )
+
+
+def _mistakes(inspection: Inspection) -> Section:
+    top = top_of(inspection, 0, 10**12)
+    item = inspection.item_word
+    places: dict[str, list[int]] = {"irrelevant": [], "relevant": []}
+    for place, label in enumerate(top.labels):
+        places["relevant" if label > 0 else "irrelevant"].append(place)
+    blocks = []
+    for title, chosen in (
+        (f"relevant, but far down ({item})", places["relevant"][: -MISTAKES - 1 : -1]),
+        (f"not relevant, but high up ({item})", places["irrelevant"][:MISTAKES]),
+    ):
+        rows = tuple(
+            (inspection.item_name(0, top.columns[place]), f"{place + 1:,}", f"{top.scores[place]:.3g}")
+            for place in chosen
+        )
+        blocks.append(Table((title, "position", "score"), rows))
+    return Section(
+        "The worst mistakes",
+        f"Of {top.items:,} {plural(item, 2)}, {top.relevant:,} are relevant and should stand at the positions 1 to "
+        f"{top.relevant:,}. These stand furthest from where they should; wrong labels are often among them. A row's "
+        "number counts from 0 within this part of the data.",
+        (Tables(tuple(blocks)),),
+    )

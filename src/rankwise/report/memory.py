@@ -1,0 +1,96 @@
+"""What a loss remembers, against the truth: the health of its estimates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rankwise.report.content import Axis, Figure, Panel, Section, Series, Table
+from rankwise.report.plots import axis, curve, plain, powers_axis
+from rankwise.training import History
+
+__all__ = ["memory_section"]
+
+WORDS = {
+    "V": "scores of the relevant items, as quantiles",
+    "mu": "mean score of the relevant items",
+    "u": "ranks of relevant items, smoothed",
+    "lambda": "score that separates the first k items",
+}
+
+
+def memory_section(history: History) -> list[Section]:
+    """One section, or none where nothing was checked."""
+    names = list(dict.fromkeys(check["name"] for check in history.estimates))
+    if not names:
+        return []
+    blocks: list[Figure | Table] = []
+    rows = []
+    for name in names:
+        checks = [check for check in history.estimates if check["name"] == name]
+        seen = [check for check in checks if check["known"]]
+        if not seen:
+            rows.append((name, "-", "-", "-", f"0 of {checks[-1]['checked']:,}"))
+            continue
+        last = seen[-1]
+        numbers = (f"{last['mean_true']:.3g}", f"{last['mean_remembered']:.3g}", f"{last['error']:.2g}")
+        rows.append((name, *numbers, f"{last['known']:,} of {last['checked']:,}"))
+        blocks.append(_figure(name, seen, last))
+    table = Table(
+        ("memory", "true mean", "remembered", "typical error", "known"),
+        tuple(rows),
+        caption=f"{'; '.join(f'{name}: {WORDS[name]}' for name in names)}. At the last check, on some whole lists of "
+        "the training data. typical error: root mean square. known: lists (for u: items) that the loss has met at all. "
+        "The truth is measured on the model as it is used; in training, dropout and batch normalisation make scores a "
+        "little different, so a small steady gap is normal.",
+    )
+    return [
+        Section(
+            "What the loss remembers",
+            "A batch holds a few items only, so the loss keeps running estimates of what it cannot see. They are worth "
+            "something only if they follow the truth while the weights move. If they lag behind, raise the update rate "
+            "or lower the learning rate.",
+            (table, *blocks),
+        )
+    ]
+
+
+def _figure(name: str, seen: list[dict[str, Any]], last: dict[str, Any]) -> Figure:
+    steps = [check["step"] for check in seen]
+    truth, memory = ([check[key] for check in seen] for key in ("mean_true", "mean_remembered"))
+    over_time = Panel(
+        axis("step", [0, max(steps)], low=0),
+        axis("mean over what was checked", [*truth, *memory]),
+        (
+            curve(steps, truth, "true", (6, "dot"), markers=True),
+            curve(steps, memory, "remembered", (1, "solid"), markers=True),
+        ),
+        title=f"{name}, along the training",
+    )
+    panels = [over_time]
+    pairs = list(zip(last["true"], last["remembered"], strict=True))
+    if len(pairs) > 1:
+        numbers = [number for pair in pairs for number in pair]
+        wide = min(numbers) > 0 and max(numbers) > 30 * min(numbers)
+        sides = [powers_axis(title, numbers) if wide else axis(title, numbers) for title in ("true", "remembered")]
+        panels.append(
+            Panel(
+                sides[0],
+                sides[1],
+                (
+                    Series("as it should be", _ends(sides[0]), _ends(sides[0]), 7, "dash"),
+                    Series("one number", plain(last["true"]), plain(last["remembered"]), 1, shape="dots"),
+                ),
+                title=f"{name}, one by one",
+            )
+        )
+    return Figure(
+        tuple(panels),
+        alt=f"{WORDS[name]}: at the last check {memory[-1]:.3g} on average is remembered, {truth[-1]:.3g} is true.",
+        caption=f"{name}: {WORDS[name]}. "
+        + ("One by one: dots on the dashed line are remembered exactly." if len(panels) > 1 else ""),
+        height=240,
+    )
+
+
+def _ends(axis: Axis) -> tuple[float, float]:
+    return axis.low, axis.high

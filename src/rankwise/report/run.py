@@ -1,0 +1,329 @@
+"""The report of a training run: what came out, how it got there, and where it fails."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rankwise.metrics import Evaluation
+from rankwise.report.content import Axis, Figure, Listing, Panel, Report, Section, Series, Table
+from rankwise.report.examples import example_sections, plural
+from rankwise.report.lists import ListFigures, figures_of, lists_by_value, top_of
+from rankwise.report.memory import memory_section
+from rankwise.report.plots import axis, curve, plain, shares_axis
+from rankwise.tasks import Inspection
+from rankwise.training import History
+
+__all__ = ["RunResult", "run_report"]
+
+WORST = 10
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A run that is over, or as far as it has come.
+
+    Attributes:
+        name: of the run.
+        part: which data the figures are of: "test", or "validation" for a run that is not over.
+        metric: by which choices were made.
+        loss: its name.
+        inspection: of the best weights on that part.
+        history: of the training.
+        steps: how many the run is to take in all.
+        facts, details: what was run, for the end of the page.
+    """
+
+    name: str
+    part: str
+    metric: str
+    loss: str
+    inspection: Inspection
+    history: History
+    steps: int
+    facts: tuple[tuple[str, str], ...] = ()
+    details: tuple[Listing, ...] = ()
+
+    @property
+    def over(self) -> bool:
+        return self.history.stopped_early or len(self.history.losses) >= self.steps
+
+
+def run_report(result: RunResult) -> Report:
+    """The page, ready for `write_report`."""
+    inspection = result.inspection
+    figures = figures_of(inspection)
+    sections = [
+        _results(result),
+        _training(result),
+        _along_the_ranking(result, figures),
+        *_list_by_list(result),
+        _scores(result, figures),
+        *example_sections(inspection, result.metric),
+        *memory_section(result.history),
+    ]
+    return Report(
+        title=f"rankwise run: {result.name}",
+        headline=_headline(result),
+        summary=_summary(result),
+        sections=tuple(sections),
+        facts=result.facts,
+        details=result.details,
+    )
+
+
+def _headline(result: RunResult) -> str:
+    found = result.inspection.evaluation
+    mean, bounds = found.means[result.metric], found.intervals.get(result.metric)
+    interval = "" if bounds is None else f" ({_percent(found)} interval {bounds[0]:.3f} to {bounds[1]:.3f})"
+    where = "on data it has not seen" if result.part == "test" else "on the validation data"
+    return f"{result.metric} {mean:.3f} {where}{interval}."
+
+
+def _summary(result: RunResult) -> str:
+    history, found = result.history, result.inspection.evaluation
+    done = len(history.losses)
+    if not result.over:
+        return (
+            f"The run is not over: {done:,} of {result.steps:,} steps are done. These are the best weights so far "
+            f"(step {history.best_step}); the test data stay untouched until the end, so all figures are of the "
+            "validation data, by which these weights were chosen, and a little too good."
+        )
+    lists = len(found.query_ids)
+    early = ", as nothing improved any more" if history.stopped_early else ""
+    of = f"{lists:,} {plural(result.inspection.list_word, lists)}" if lists > 1 else "one ranking of all rows"
+    return (
+        f"Trained with {result.loss} for {done:,} steps in {_time(history.seconds)}{early}. The weights of step "
+        f"{history.best_step} were the best on the validation data and are judged here on {of} of the {result.part} "
+        "data."
+    )
+
+
+def _results(result: RunResult) -> Section:
+    found, lists = result.inspection.evaluation, plural(result.inspection.list_word, 2)
+    several = len(found.query_ids) > 1
+    rows = tuple(
+        (name, f"{mean:.4f}", _interval(found.intervals.get(name)), *([f"{found.skipped[name]:,}"] if several else ()))
+        for name, mean in found.means.items()
+    )
+    caption = (
+        "All metrics go from 0 to 1; higher is better. interval: where the figure would plausibly lie for other data "
+        "of the same kind."
+    )
+    if several:
+        caption += (
+            f" left out: {lists} for which a metric is not defined, such as those without a relevant "
+            f"{result.inspection.item_word}."
+        )
+    if found.tied:
+        caption += f" Tied scores in {found.tied:.1%} of the {lists}." if several else " Some scores are tied."
+    table = Table(
+        ("metric", "mean" if several else "value", f"{_percent(found)} interval", *(["left out"] if several else ())),
+        rows,
+        caption=caption,
+        strong=list(found.means).index(result.metric),
+    )
+    exact = Listing("Exact definitions", "\n\n".join(f"{name}: {text}" for name, text in found.definitions.items()))
+    return Section("Result", "", (table, exact))
+
+
+def _training(result: RunResult) -> Section:
+    history, metric = result.history, result.metric
+    panels = []
+    if history.losses:
+        steps, means = _smoothed(history.losses)
+        panels.append(
+            Panel(
+                axis("step", [0, len(history.losses)], low=0),
+                axis(f"loss ({result.loss}), training data", means),
+                (curve(steps, means, "loss", (2, "solid")),),
+                title="Loss",
+            )
+        )
+    values = history.curve(metric)
+    if values:
+        series = [curve(history.steps, values, metric, (1, "solid"), markers=True)]
+        if history.best_step is not None:
+            best = max(values)
+            series.append(Series("weights taken", (float(history.best_step),), (best,), 3, shape="dots"))
+        panels.append(
+            Panel(
+                axis("step", [0, max(history.steps)], low=0),
+                axis(f"{metric}, validation data", values),
+                tuple(series),
+                title="Metric",
+            )
+        )
+    start = f", {metric} starts at {values[0]:.3f} and reaches {max(values):.3f}" if values else ""
+    losses = history.losses
+    falls = f"The loss goes from {losses[0]:.3g} to {losses[-1]:.3g}" if losses else "No step was taken yet"
+    text = (
+        "What was minimised and what was wanted should move against each other: the loss falls, the metric rises. A "
+        "metric that falls while the loss still falls means overfitting: train shorter, or regularise."
+    )
+    figure = Figure(
+        tuple(panels),
+        alt=f"{falls}{start}.",
+        caption="Loss: mean over a few steps each. Metric: measured now and then; the best weights were taken.",
+    )
+    return Section("Along the training", text, (figure,) if panels else ())
+
+
+def _along_the_ranking(result: RunResult, figures: ListFigures) -> Section:
+    inspection = result.inspection
+    item, lists = inspection.item_word, plural(inspection.list_word, 2)
+    many = figures.looked > 1
+    share = _share_looked(figures, len(inspection.evaluation.query_ids), lists, item)
+    look = (1, "solid")
+    if inspection.curve == "precision":
+        half = float(figures.height[len(figures.height) // 2]) if len(figures.height) else float("nan")
+        panel = Panel(
+            shares_axis(f"recall: share of the relevant {plural(item, 2)} found so far"),
+            shares_axis("precision: share of those so far that are relevant"),
+            (curve(figures.along, figures.height, "precision", look),),
+        )
+        text = (
+            f"Going down the ranking, how clean is it while more and more of the relevant {plural(item, 2)} are found? "
+            "The area under the curve is the average precision."
+        )
+        caption = f"Mean over {share}." if many else "All rows in one ranking."
+        alt = f"Precision against recall; {half:.0%} when half of the relevant ones are found."
+    else:
+        first, last = float(figures.height[0]), float(figures.height[-1])
+        end = max(2.0, float(figures.along[-1]))
+        ticks = tuple((float(tick), str(tick)) for tick in (1, 2, 5, 10, 20, 50, 100) if tick <= end)
+        panel = Panel(
+            Axis(f"first so many {plural(item, 2)}", 0.9, 1.1 * end, ticks, log=True),
+            axis("NDCG of these", figures.height.tolist()),
+            (curve(figures.along, figures.height, "NDCG", look, markers=True),),
+        )
+        text = (
+            f"How good are the first {plural(item, 2)}? NDCG compares their relevance, the first places counting most, "
+            "with that of the best possible order, which gets 1."
+        )
+        caption = f"Mean over {share}. Note the axis: every mark about doubles the number."
+        alt = f"NDCG of the first items: {first:.3f} at 1, {last:.3f} at {figures.along[-1]:.0f}."
+    return Section("Along the ranking", text, (Figure((panel,), alt=alt, caption=caption, height=320),))
+
+
+def _list_by_list(result: RunResult) -> list[Section]:
+    inspection = result.inspection
+    order = lists_by_value(inspection, result.metric)
+    if len(inspection.evaluation.query_ids) < 2 or not len(order):
+        return []
+    word, values = inspection.list_word, inspection.evaluation.per_query[result.metric]
+    some = order.tolist() if len(order) <= 2 * WORST else order[:WORST].tolist()
+    rows = []
+    for number in some:
+        top = top_of(inspection, number, 0)
+        rows.append(
+            (inspection.list_name(number), f"{float(values[number]):.3f}", f"{top.items:,}", f"{top.relevant:,}")
+        )
+    all_shown = len(some) == len(order)
+    table = Table(
+        (word, result.metric, plural(inspection.item_word, 2), "relevant"),
+        tuple(rows),
+        caption=f"{'All' if all_shown else f'The {len(some)} worst'} {plural(word, 2)}, worst first. Look at these "
+        "first: wrong labels and odd cases gather here.",
+    )
+    known = values[order]
+    blocks: tuple[Table | Figure, ...] = (table,)
+    if not all_shown:
+        blocks = (_distribution(known.tolist(), word, result.metric), table)
+    perfect, none = int((known >= 1).sum()), int((known <= 0).sum())
+    text = (
+        f"The mean hides how different {plural(word, 2)} are. Of {len(order):,}, {perfect:,} are perfect and {none:,} "
+        f"get nothing; half lie between {float(known.quantile(0.25)):.2f} and {float(known.quantile(0.75)):.2f}."
+    )
+    return [Section(f"{word.capitalize()} by {word}", text, blocks)]
+
+
+def _distribution(values: list[float], word: str, metric: str) -> Figure:
+    bins = 20
+    counts = [0] * bins
+    for value in values:
+        counts[min(bins - 1, max(0, int(value * bins)))] += 1
+    edges = plain([number / bins for number in range(bins + 1)])
+    panel = Panel(
+        Axis(metric, 0, 1, tuple((tick / 5, f"{tick / 5:.1f}") for tick in range(6))),
+        axis(plural(word, 2), [0, *counts], low=0),
+        (Series("", edges, plain(counts), 1, shape="steps"),),
+    )
+    most = counts.index(max(counts))
+    peak = f"{most / bins:.2f} and {(most + 1) / bins:.2f}"
+    return Figure(
+        (panel,),
+        alt=f"How many {plural(word, 2)} get which {metric}; most between {peak}.",
+        caption=f"How many {plural(word, 2)} get which {metric}.",
+        height=220,
+    )
+
+
+def _scores(result: RunResult, figures: ListFigures) -> Section:
+    item = plural(result.inspection.item_word, 2)
+    text = (
+        f"How far apart the model keeps relevant and other {item}. The less the two overlap, the better; what counts "
+        "is the order within a list, so a shift of all scores means nothing."
+    )
+    kinds = [("relevant", figures.relevant, 3), ("not relevant", figures.irrelevant, 2)]
+    known = [(name, values.double(), colour) for name, values, colour in kinds if len(values)]
+    if not known:
+        return Section("Scores", text)
+    ends = [(float(values.quantile(0.001)), float(values.quantile(0.999))) for _, values, _ in known]
+    low, high = min(end[0] for end in ends), max(end[1] for end in ends)
+    if high <= low:
+        low, high = low - 0.5, high + 0.5
+    bins = 40 if min(len(values) for _, values, _ in known) >= 200 else 20
+    edges = [low + (high - low) * number / bins for number in range(bins + 1)]
+    series = []
+    for name, values, colour in known:
+        counts = values.clamp(low, high).histc(bins, low, high) / len(values)
+        series.append(Series(name, plain(edges), plain(counts), colour, "solid" if colour == 3 else "dash", "steps"))
+    tallest = max(max(each.y) for each in series)
+    heights = axis("share of its kind", [0, tallest], low=0)
+    in_percent = tuple((at, f"{at:.3g}".rstrip()) for at, _ in heights.ticks)
+    panel = Panel(
+        axis("score", edges, low=low, high=high),
+        Axis(heights.title, heights.low, heights.high, tuple((at, f"{100 * float(t):g} %") for at, t in in_percent)),
+        tuple(series),
+    )
+    middles = " and ".join(f"{name} {float(values.median()):.3g}" for name, values, _ in known)
+    return Section(
+        "Scores",
+        text,
+        (
+            Figure(
+                (panel,),
+                alt=f"Histograms of the scores; in the middle: {middles}.",
+                caption=f"Each kind adds up to 100 %. Median scores: {middles}.",
+            ),
+        ),
+    )
+
+
+def _smoothed(losses: list[float]) -> tuple[list[float], list[float]]:
+    """The mean loss of up to 150 stretches of equal length, at their ends."""
+    ends = sorted({round((number + 1) * len(losses) / 150) for number in range(150)} - {0})
+    starts = [0, *ends[:-1]]
+    means = [sum(losses[start:end]) / (end - start) for start, end in zip(starts, ends, strict=True)]
+    return [float(end) for end in ends], means
+
+
+def _share_looked(figures: ListFigures, there: int, lists: str, item: str) -> str:
+    which = "" if figures.counted == figures.looked else f" with a relevant {item}"
+    if figures.looked == there:
+        return f"{figures.counted:,} {lists}{which}"
+    return f"{figures.counted:,} {lists}{which}, out of {there:,}, evenly spread"
+
+
+def _percent(found: Evaluation) -> str:
+    return f"{100 * found.confidence:g} %"
+
+
+def _interval(bounds: tuple[float, float] | None) -> str:
+    return "-" if bounds is None else f"{bounds[0]:.4f} to {bounds[1]:.4f}"
+
+
+def _time(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

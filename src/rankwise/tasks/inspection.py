@@ -1,0 +1,164 @@
+"""What a task can show of a trained model: its lists, some at a time, and what they are called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from rankwise.data import Batch
+from rankwise.metrics import Evaluation
+
+__all__ = [
+    "Box",
+    "Drawing",
+    "InspectableTask",
+    "Inspection",
+    "SeenLists",
+    "inspect_items",
+    "some_classes",
+    "some_lists",
+    "spread_over",
+]
+
+# Rows of whole lists against which to check what a loss remembers.
+CHECKED_ROWS = 4096
+CHECKED_NEIGHBOURS = 320
+
+
+class SeenLists(NamedTuple):
+    """Some lists as a model ranks them.
+
+    Attributes:
+        scores: (B, L); labels: (B, L) above 0 is relevant.
+        mask: (B, L) False where there is no item; None if there is one everywhere.
+    """
+
+    scores: Tensor
+    labels: Tensor
+    mask: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Box:
+    """A frame around something in a picture: its sides as shares of the picture, a caption, and whether it is right."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+    caption: str
+    correct: bool | None = None
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A picture, uint8 (C, H, W), with a caption and frames in it, for tasks that find things in pictures."""
+
+    picture: Tensor
+    caption: str
+    boxes: tuple[Box, ...] = ()
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """A model on one part of the data: the figures, and ways to look at any of its lists.
+
+    The lists are numbered as in `evaluation.per_query`, the items of a list by their column in what `look` gives.
+
+    Attributes:
+        evaluation: the metrics.
+        list_word, item_word: what a list and an item are called, in the singular ("query", "document").
+        curve: "precision" (against recall) or "position" (NDCG of the first so many), whichever the task is judged by.
+        look: the lists with these numbers (B,).
+        list_name, item_name: what a list, and an item of a list, is called.
+        list_picture, item_picture: what it looks like, uint8 (C, H, W); None where there are no pictures.
+        relevant: (Q,) how many relevant items each list has, if some may not be among those scored (objects that a
+            detector missed); None counts those scored.
+        drawings: pictures with frames in them, if the task has any.
+    """
+
+    evaluation: Evaluation
+    list_word: str
+    item_word: str
+    curve: str
+    look: Callable[[Tensor], SeenLists]
+    list_name: Callable[[int], str]
+    item_name: Callable[[int, int], str]
+    list_picture: Callable[[int], Tensor] | None = None
+    item_picture: Callable[[int, int], Tensor] | None = None
+    relevant: Tensor | None = None
+    drawings: tuple[Drawing, ...] = ()
+
+
+@runtime_checkable
+class InspectableTask(Protocol):
+    """A task that a report can be made of."""
+
+    def inspect(self, model: nn.Module, part: str, *, bootstrap: int = 0) -> Inspection:
+        """The figures of `judge`, and the lists behind them."""
+
+    def whole_lists(self) -> Batch:
+        """Some whole lists of the training part as a batch, to check what a loss remembers of them against."""
+
+
+def inspect_items(
+    evaluation: Evaluation,
+    scores: Tensor,
+    labels: Tensor,
+    query_ids: Tensor | None,
+    *,
+    list_word: str,
+    item_word: str,
+    curve: str,
+) -> Inspection:
+    """Rows with a score each, in lists by `query_ids` (one list if None); items are called by their row."""
+    ids = torch.zeros(len(scores), dtype=torch.int64) if query_ids is None else query_ids
+    # In the order of the ids, as the evaluation has them.
+    _, number, counts = ids.unique(return_inverse=True, return_counts=True)
+    rows_of = number.argsort(stable=True).split(counts.tolist())
+
+    def look(numbers: Tensor) -> SeenLists:
+        chosen = [rows_of[number] for number in numbers.tolist()]
+        rows = torch.nn.utils.rnn.pad_sequence(chosen, batch_first=True, padding_value=-1)
+        return SeenLists(scores[rows], labels[rows], rows >= 0)
+
+    return Inspection(
+        evaluation,
+        list_word,
+        item_word,
+        curve,
+        look,
+        list_name=lambda number: f"{list_word} {int(evaluation.query_ids[number])}",
+        item_name=lambda number, column: f"row {int(rows_of[number][column])}",
+    )
+
+
+def spread_over(count: int, wanted: int) -> Tensor:
+    """At most `wanted` of the numbers 0 .. count - 1, evenly spread.
+
+    Example:
+        >>> spread_over(10, 4).tolist(), spread_over(3, 4).tolist()
+        ([0, 3, 6, 9], [0, 1, 2])
+    """
+    if count <= wanted:
+        return torch.arange(count)
+    return torch.linspace(0, count - 1, wanted, dtype=torch.float64).round().long()
+
+
+def some_lists(query_ids: Tensor) -> Tensor:
+    """The rows of some whole lists, evenly spread, a few thousand rows in all."""
+    ids, counts = query_ids.unique(return_counts=True)
+    wanted = max(1, CHECKED_ROWS // max(1, int(counts.double().mean())))
+    return torch.isin(query_ids, ids[spread_over(len(ids), wanted)]).nonzero().squeeze(1)
+
+
+def some_classes(labels: Tensor) -> Tensor:
+    """The rows of some whole classes, evenly spread, a few hundred rows in all."""
+    classes, counts = labels.unique(return_counts=True)
+    wanted = max(2, CHECKED_NEIGHBOURS // max(1, int(counts.double().mean())))
+    rows = torch.isin(labels, classes[spread_over(len(classes), wanted)]).nonzero().squeeze(1)
+    return rows[spread_over(len(rows), 2 * CHECKED_NEIGHBOURS)]

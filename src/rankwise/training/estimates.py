@@ -1,0 +1,150 @@
+"""What a loss remembers between batches, checked against what it stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from rankwise.distributed import world_size
+from rankwise.estimators import MeanTracker, PairAverages, QuantileTracker, ThresholdTracker
+from rankwise.losses import EmbeddingLoss, LateMemoryLoss
+from rankwise.tasks import InspectableTask, Task
+
+__all__ = ["EstimateCheck", "check_estimates"]
+
+# The letters of the papers, by which the docs know them.
+NAMES: dict[type[nn.Module], str] = {
+    QuantileTracker: "V",
+    MeanTracker: "mu",
+    PairAverages: "u",
+    ThresholdTracker: "lambda",
+}
+PAIRS = 300
+
+
+class EstimateCheck(NamedTuple):
+    """Numbers that a loss remembers of some lists, and what they are in the data under the same weights.
+
+    Attributes:
+        name: "V" (quantiles of the positives' scores), "mu" (their mean), "u" (smooth ranks of relevant items) or
+            "lambda" (the score that separates the first k).
+        remembered, true: the numbers, at most 300 of them, evenly spread.
+        mean_remembered, mean_true: their means, over all that were checked.
+        error: root mean square of remembered - true, over all that were checked.
+        spread: standard deviation of the true numbers, to compare the error with.
+        known: how many of the `checked` lists (or items, for "u") are remembered at all.
+    """
+
+    name: str
+    remembered: list[float]
+    true: list[float]
+    mean_remembered: float
+    mean_true: float
+    error: float
+    spread: float
+    known: int
+    checked: int
+
+    def plain(self) -> dict[str, Any]:
+        """As a checkpoint holds it."""
+        return self._asdict()
+
+
+def check_estimates(task: Task, model: nn.Module, loss: nn.Module) -> list[EstimateCheck]:
+    """Compare what a loss remembers with the truth on some whole lists of the training part.
+
+    Nothing changes by it: model and loss are asked in evaluation mode, and random numbers are put back. There is
+    nothing to check of a loss without a memory, of a task that has no `whole_lists`, or in several processes.
+
+    Example:
+        >>> from rankwise.data import load_eights
+        >>> from rankwise.tasks import TabularTask
+        >>> task = TabularTask(load_eights(seed=0), loss="stable-ap", positives=8)
+        >>> check_estimates(task, task.build_model(), task.build_loss())[0].known  # nothing yet
+        0
+    """
+    if isinstance(loss, LateMemoryLoss):  # old vectors are no part of the truth
+        loss = EmbeddingLoss(loss.loss, loss.similarity)
+    trackers = [each for each in loss.modules() if type(each) in NAMES]
+    if not trackers or not isinstance(task, InspectableTask) or world_size() > 1:
+        return []
+    found: list[EstimateCheck] = []
+    hooks = [
+        tracker.register_forward_pre_hook(_watch(NAMES[type(tracker)], found), with_kwargs=True) for tracker in trackers
+    ]
+    modes = [(each, each.training) for each in (model, loss)]
+    weight = next(model.parameters())
+    try:
+        for each, _ in modes:
+            each.eval()
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            batch = task.whole_lists()
+            features = batch.features
+            features = features.to(weight.device, weight.dtype if features.is_floating_point() else features.dtype)
+            others = (None if values is None else values.to(weight.device) for values in batch[1:])
+            task.training_step(model, loss, type(batch)(features, *others))  # type: ignore[arg-type]
+    finally:
+        for hook in hooks:
+            hook.remove()
+        for each, training in modes:
+            each.train(training)
+    return found
+
+
+Hook = Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], None]
+
+
+def _watch(name: str, found: list[EstimateCheck]) -> Hook:
+    """A hook that compares what a tracker is shown of whole lists with what it remembers."""
+
+    def seen(tracker: nn.Module, given: tuple[Any, ...], _: dict[str, Any]) -> None:
+        if isinstance(tracker, PairAverages):
+            ids, observed = given
+            remembered, known = tracker.table.read(ids)
+            found.append(_compare(name, remembered, observed[:, None], known))
+            return
+        *values, ids = given[:4] if isinstance(tracker, ThresholdTracker) else given[:3]
+        if ids is None:
+            return
+        if isinstance(tracker, ThresholdTracker):
+            truth = tracker(*values, None).value[:, None]
+            columns = slice(0, 1)
+        else:
+            assert isinstance(tracker, QuantileTracker | MeanTracker)
+            observed, present = values
+            observed = observed.reshape(len(observed), -1)
+            truth, ids = _mean_of_groups(observed[present], ids[present])
+            columns = slice(None)
+        remembered, known = tracker.table.read(ids)
+        found.append(_compare(name, remembered[:, columns], truth, known))
+
+    return seen
+
+
+def _mean_of_groups(observed: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
+    """The mean over the lists of each group, as the memory takes it, and the groups."""
+    groups, place, counts = ids.unique(return_inverse=True, return_counts=True)
+    total = observed.new_zeros(len(groups), observed.shape[1], dtype=torch.float64)
+    return total.index_add_(0, place, observed.double()) / counts[:, None], groups
+
+
+def _compare(name: str, remembered: Tensor, truth: Tensor, known: Tensor) -> EstimateCheck:
+    left, right = remembered[known].double().flatten(), truth[known].double().flatten()
+    if not len(left):
+        unknown = float("nan")
+        return EstimateCheck(name, [], [], unknown, unknown, unknown, unknown, 0, len(known))
+    chosen = torch.linspace(0, len(left) - 1, min(PAIRS, len(left)), dtype=torch.float64).round().long().to(left.device)
+    return EstimateCheck(
+        name,
+        left[chosen].tolist(),
+        right[chosen].tolist(),
+        float(left.mean()),
+        float(right.mean()),
+        float((left - right).square().mean().sqrt()),
+        float(right.std(correction=0)),
+        int(known.sum()),
+        len(known),
+    )

@@ -1,0 +1,144 @@
+"""Curves and lists of a report: they say what the metrics say."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from rankwise.data import Part, Split
+from rankwise.metrics import evaluate, evaluate_grades, evaluate_retrieval
+from rankwise.report.lists import figures_of, lists_by_value, top_of
+from rankwise.tasks import Inspection, LTRTask, SeenLists, TabularTask
+from rankwise.tasks.inspection import inspect_items, some_classes, some_lists, spread_over
+from rankwise.tasks.retrieval import neighbours
+
+
+def make(lists=40, length=15, grades=3, seed=0, curve="position"):
+    generator = torch.Generator().manual_seed(seed)
+    scores = torch.randn(lists * length, generator=generator).round(decimals=1)  # some ties
+    labels = torch.randint(0, grades, (lists * length,), generator=generator)
+    ids = torch.randperm(lists * 3, generator=generator)[:lists].repeat_interleave(length)
+    mixed = torch.randperm(len(ids), generator=generator)
+    scores, labels, ids = scores[mixed], labels[mixed], ids[mixed]
+    metric = "ndcg@10" if curve == "position" else "ap"
+    found = evaluate_grades(scores, labels, [metric], query_ids=ids, bootstrap=0)
+    return inspect_items(found, scores, labels, ids, list_word="query", item_word="item", curve=curve)
+
+
+def test_the_curve_by_position_is_the_metric():
+    inspection = make()
+    figures = figures_of(inspection)
+    at = dict(zip(figures.along.tolist(), figures.height.tolist(), strict=True))
+    assert list(at) == [*range(1, 11), 12, 15]  # as far as lists are long
+    assert at[10] == pytest.approx(inspection.evaluation.means["ndcg@10"], abs=1e-9)
+
+
+def test_the_mean_of_the_precision_curve_of_one_list_is_its_average_precision():
+    for seed in range(5):
+        generator = torch.Generator().manual_seed(seed)
+        scores, labels = torch.randn(150, generator=generator).round(decimals=1), torch.arange(150) % 3 == 0
+        found = evaluate(scores, labels.long(), ["ap"], bootstrap=0)
+        inspection = inspect_items(
+            found, scores, labels.long(), None, list_word="list", item_word="item", curve="precision"
+        )
+        figures = figures_of(inspection)
+        assert figures.along[0] == 0
+        assert figures.along[-1] == 1
+        assert figures.height[1:].mean().item() == pytest.approx(found.means["ap"], abs=1e-9)
+
+
+def test_the_precision_curve_of_many_lists_is_the_mean_over_them():
+    inspection = make(lists=3, length=10, grades=2, curve="precision")
+    figures = figures_of(inspection)
+    expected = torch.zeros(50)
+    for number in range(3):
+        seen = inspection.look(torch.tensor([number]))
+        order = seen.scores[0].argsort(descending=True)
+        labels, scores = seen.labels[0][order], seen.scores[0][order]
+        for level in range(1, 51):
+            wanted = -(-level * int(labels.sum()) // 50)
+            threshold = scores[labels > 0][wanted - 1]
+            expected[level - 1] += labels[scores >= threshold].float().mean() / 3
+    assert torch.allclose(figures.height[1:].float(), expected, atol=1e-6)
+
+
+def test_a_query_is_not_among_its_own_neighbours():
+    generator = torch.Generator().manual_seed(0)
+    vectors, labels = torch.randn(40, 4, generator=generator), torch.arange(40) % 4
+    found = evaluate_retrieval(vectors, labels, ["map"], bootstrap=0)
+    inspection = Inspection(
+        found, "query", "row", "precision", neighbours(vectors, labels), str, lambda _, row: str(row)
+    )
+    seen = inspection.look(torch.arange(40))
+    again = evaluate(seen.scores, seen.labels, ["ap"], mask=seen.mask, bootstrap=0)
+    assert torch.allclose(again.per_query["ap"], found.per_query["map"])
+    figures = figures_of(inspection)
+    assert len(figures.relevant) == 40 * 9
+    assert float(figures.height.max()) <= 1
+    assert float(figures.height[1:].mean()) == pytest.approx(found.means["map"], abs=0.02)  # 50 levels for 9 items
+    assert top_of(inspection, 0, 3).items == 39
+
+
+def test_relevant_items_that_were_never_scored_count_as_not_found():
+    labels = torch.tensor([[1, 0, 1]])
+    found = evaluate([[0.9, 0.5, 0.1]], labels, ["ap"], bootstrap=0)
+    inspection = Inspection(
+        found,
+        "class",
+        "object",
+        "precision",
+        lambda _: SeenLists(torch.tensor([[0.9, 0.5, 0.1]]), labels),
+        list_name=str,
+        item_name=lambda _, column: str(column),
+        relevant=torch.tensor([4]),
+    )
+    figures = figures_of(inspection)
+    assert figures.along.tolist() == [0, 0.25, 0.5, 0.75, 1]
+    assert figures.height.tolist() == pytest.approx([1, 1, 2 / 3, 0, 0])
+    assert top_of(inspection, 0, 2).relevant == 4
+
+
+def test_lists_are_found_under_their_own_number():
+    inspection = make()
+    evaluation = inspection.evaluation
+    for number in (0, 7, 39):
+        seen = inspection.look(torch.tensor([number]))
+        again = evaluate_grades(seen.scores[0], seen.labels[0], ["ndcg@10"], bootstrap=0).means["ndcg@10"]
+        assert again == pytest.approx(float(evaluation.per_query["ndcg@10"][number]))
+        assert inspection.list_name(number) == f"query {int(evaluation.query_ids[number])}"
+    order = lists_by_value(inspection, "ndcg@10")
+    values = evaluation.per_query["ndcg@10"][order]
+    assert torch.equal(values, values.sort().values)
+    top = top_of(inspection, int(order[0]), 5)
+    assert top.scores == sorted(top.scores, reverse=True)
+    assert top.items == 15
+
+
+def test_some_whole_lists_are_whole():
+    ids = torch.arange(50_000) // 100
+    rows = some_lists(ids)
+    chosen, counts = ids[rows].unique(return_counts=True)
+    assert 10 < len(chosen) < 100
+    assert set(counts.tolist()) == {100}
+    labels = torch.arange(10_000) // 20
+    chosen, counts = labels[some_classes(labels)].unique(return_counts=True)
+    assert len(chosen) == 16
+    assert set(counts.tolist()) == {20}
+
+
+def test_spread_numbers_are_distinct_and_hold_both_ends():
+    for count, wanted in ((10, 3), (7, 7), (1000, 999), (5, 50)):
+        chosen = spread_over(count, wanted)
+        assert len(chosen.unique()) == min(count, wanted)
+        assert (int(chosen[0]), int(chosen[-1])) == (0, count - 1)
+
+
+def test_judging_and_inspecting_agree():
+    generator = torch.Generator().manual_seed(0)
+    part = Part(torch.rand(200, 4, generator=generator), torch.arange(200) % 2, torch.arange(200) // 10)
+    for task in (
+        TabularTask(Split(part, part, part), loss="soprc"),
+        LTRTask(Split(part, part, part), loss="song"),
+    ):
+        model = task.build_model()
+        assert task.inspect(model, "test", bootstrap=50).evaluation.means == task.judge(model, "test").means

@@ -1,0 +1,120 @@
+"""What a loss remembers against the truth: the truth is right, and looking changes nothing."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from rankwise.data import Part, Split, load_digit_retrieval, load_eights
+from rankwise.tasks import LTRTask, RetrievalTask, TabularTask
+from rankwise.training import adamw, check_estimates, fit
+
+
+def queries(count=30, length=20):
+    generator = torch.Generator().manual_seed(0)
+    features = torch.rand(count * length, 4, generator=generator)
+    return Part(features, (features[:, 0] * 2.9).long(), torch.arange(count * length) // length)
+
+
+def make(kind, **options):
+    if kind == "V":
+        return TabularTask(load_eights(seed=0), loss="soprc", loss_options=options, positives=8)
+    if kind == "mu":
+        return TabularTask(load_eights(seed=0), loss="stable-ap", loss_options=options, positives=8)
+    if kind == "classes":
+        return RetrievalTask(load_digit_retrieval(seed=0), loss="soprc", loss_options=options)
+    part = queries()
+    loss = "k-song" if kind == "lambda" else "song"
+    extra = {"k": 5} if kind == "lambda" else {}
+    return LTRTask(
+        Split(part, part, part), loss=loss, loss_options={**extra, **options}, queries=8, relevant=4, irrelevant=6
+    )
+
+
+KINDS = ("V", "mu", "classes", "u", "lambda")
+
+
+def trained(kind, steps=30):
+    task = make(kind)
+    run = fit(task, steps=steps, optimiser=adamw(3e-3), eval_every=10, check_memory=True)
+    return task, run
+
+
+@pytest.mark.parametrize("kind", ["V", "mu", "classes"])
+def test_a_memory_of_the_last_batch_only_is_exact_where_that_batch_is_everything(kind):
+    task = make(kind, update_rate=1.0)
+    torch.manual_seed(0)
+    model, loss = task.build_model(), task.build_loss()
+    task.training_step(model, loss, task.whole_lists())
+    (check,) = check_estimates(task, model, loss)
+    assert check.known == check.checked > 0
+    assert check.error == pytest.approx(0, abs=1e-6)
+    assert check.remembered == pytest.approx(check.true, abs=1e-6)
+
+
+def test_the_true_u_is_the_sum_over_the_whole_list():
+    task = make("u")
+    torch.manual_seed(0)
+    model, loss = task.build_model(), task.build_loss()
+    task.training_step(model, loss, task.whole_lists())
+    (check,) = check_estimates(task, model, loss)
+    part = task.data.train
+    scores = task.predict(model, "train").double()
+    truth = []
+    for query in range(30):
+        mine = part.query_ids == query
+        for item in (mine & (part.labels > 0)).nonzero().squeeze(1).tolist():
+            truth.append((1 + scores[mine] - scores[item]).clamp_min(0).square().sum().item())
+    assert check.checked == len(truth)
+    assert check.mean_true == pytest.approx(sum(truth) / len(truth), rel=1e-4)
+    assert check.error == pytest.approx(0, abs=1e-3)  # the first batch was everything
+
+
+def test_the_true_lambda_separates_the_first_k():
+    task = make("lambda")
+    torch.manual_seed(0)
+    model, loss = task.build_model(), task.build_loss()
+    task.training_step(model, loss, task.whole_lists())
+    checks = {check.name: check for check in check_estimates(task, model, loss)}
+    scores = task.predict(model, "train").view(30, 20).sort(descending=True).values
+    assert len(checks["lambda"].true) == 30
+    for true, own in zip(checks["lambda"].true, scores, strict=True):
+        assert own[6] - 0.05 <= true <= own[4] + 0.05
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_looking_changes_nothing(kind):
+    task, run = trained(kind, steps=10)
+    torch.manual_seed(5)
+    run.loss.train()
+    run.model.train()
+    states = [{name: value.clone() for name, value in each.state_dict().items()} for each in (run.model, run.loss)]
+    expected = torch.random.get_rng_state()
+    check_estimates(task, run.model, run.loss)
+    assert torch.equal(torch.random.get_rng_state(), expected)
+    for each, before in zip((run.model, run.loss), states, strict=True):
+        after = each.state_dict()
+        assert after.keys() == before.keys()
+        assert all(torch.equal(after[name], before[name]) for name in before)
+        assert all(module.training for module in each.modules())
+        assert not any(module._forward_pre_hooks for module in each.modules())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_training_is_the_same_with_and_without_checks(kind):
+    task, run = trained(kind)
+    plain = fit(task, steps=30, optimiser=adamw(3e-3), eval_every=10)
+    assert run.history.losses == plain.history.losses
+    assert plain.history.estimates == []
+    names = {"classes": {"V"}, "lambda": {"u", "lambda"}}.get(kind, {kind})
+    assert {check["name"] for check in run.history.estimates} == names
+    assert sorted({check["step"] for check in run.history.estimates}) == [0, 10, 20, 30]
+    assert all(not check["true"] for check in run.history.estimates if check["step"] < 30)
+    assert all(check["true"] for check in run.history.estimates if check["step"] == 30)
+
+
+def test_a_loss_without_a_memory_has_nothing_to_check():
+    task = TabularTask(load_eights(seed=0), loss="cross-entropy")
+    assert check_estimates(task, task.build_model(), task.build_loss()) == []
+    whole = LTRTask(Split(queries(), queries(), queries()), loss="song", queries=8)
+    assert check_estimates(whole, whole.build_model(), whole.build_loss()) == []
