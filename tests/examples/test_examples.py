@@ -84,7 +84,7 @@ def states(name: str, place: Path) -> dict[str, torch.Tensor]:
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    """What an example did on one process: its folder, and what it printed for two epochs; one; that one gone on with."""
+    """What an example did on one process: its folder, and what two epochs, one, and that one gone on with gave."""
 
     @cache
     def found(name: str) -> tuple[Path, list[dict[str, float]]]:
