@@ -1,7 +1,8 @@
 """Every block of code on every page runs, in the order of the page, in one folder and one session for each page.
 
-Training is cut to a few steps, and the reader's own files are made from bundled data. What cannot run here (several
-machines, data that are not bundled, minutes of work) is read and checked as far as that goes; `ONLY_CHECKED` names it.
+Training is cut to a few steps, `--quick` is added where there is one, and the reader's own files are made from bundled
+data. What cannot run here (several machines, data that are not bundled) is read and checked as far as that goes;
+`ONLY_CHECKED` names it.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ from workers.readers_files import READERS_FILES
 
 LANGUAGES = {"python", "sh", "yaml", "text"}
 FEW_STEPS = "budget={steps: 20}"
+HAVE_QUICK = ("demo", "simulate", "audit")
 ONLY_CHECKED = {
     "pip install .": "the project is installed already",
     "pip install '.[demo]'": "the project is installed already",
     "pip install '.[train,vision]'": "the project is installed already",
     "make demo": "minutes",
     "make test": "runs this test",
-    "rankwise demo": "minutes; tests/cli runs it with --quick",
-    "rankwise simulate --csv simulation.csv": "minutes; tests/cli runs it with --quick",
     "rankwise train ml-1m 'data={train: ml-20m, leave_one_out: time}'": "MovieLens-20M is not bundled",
+    "torchrun --nproc-per-node 2 examples/plain_torch.py checkpoint.pt 4": "tests/examples runs it",
     "torchrun --nproc-per-node 2 -m rankwise train cells.yaml": "tests/cli/test_train.py trains with two processes",
     "torchrun --nnodes 4 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint first-machine:29500 "
     "-m rankwise train cells.yaml place.accelerator=cuda": "four machines",
@@ -55,7 +56,9 @@ def test_every_block_of_a_page_runs(page, tmp_path, monkeypatch):
     settings, threads = sklearn.get_config(), torch.get_num_threads()
     try:
         for block in blocks(page):
-            if block.language == "python":
+            if block.text.startswith("--8<--"):  # a file of its own
+                assert words(block.text)[1].startswith("examples/"), "tests/examples runs these"
+            elif block.language == "python":
                 exec(compile("\n" * (block.line - 1) + block.text, str(page), "exec"), session)
             elif block.language == "yaml":
                 check_recipe(block)
@@ -65,6 +68,7 @@ def test_every_block_of_a_page_runs(page, tmp_path, monkeypatch):
                         run_command(command)
     finally:
         sklearn.set_config(**settings)
+        torch.set_default_dtype(torch.float32)
         torch.set_num_threads(threads)
 
 
@@ -90,9 +94,11 @@ def test_what_is_only_checked_could_run(command, tmp_path, monkeypatch):
         assert set(asked) <= set(known["optional-dependencies"])
     elif command.startswith("make "):
         assert re.search(rf"^{command.removeprefix('make ')}:", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    elif "examples/" in command:
+        assert (ROOT / next(word for word in words(command) if word.startswith("examples/"))).is_file()
     else:
         _, _, arguments = command.partition("rankwise ")
-        parse_command(words(arguments))
+        parse_command([word for word in words(arguments) if word != "place.accelerator=cuda"])  # not on this machine
 
 
 def run_command(command: str) -> None:
@@ -101,6 +107,8 @@ def run_command(command: str) -> None:
     if program == "rankwise":
         if arguments[0] == "train":
             arguments.insert(2, FEW_STEPS)
+        elif arguments[0] in HAVE_QUICK:
+            arguments.append("--quick")
         assert main(arguments) == 0, command
     elif program == "python":
         if arguments[0].endswith(".py"):

@@ -44,28 +44,27 @@ def write_scores(folder: Path) -> None:
 
 
 def write_photos(folder: Path) -> None:
-    """Digits as images, a folder for each: the first half as photos, the rest as other-photos."""
+    """Digits as images, the early and the late ones as classes of their own: some as photos, some as other-photos."""
     from PIL import Image
 
     bunch = load_digits()
     for number, (pixels, digit) in enumerate(zip(bunch.images, bunch.target, strict=True)):
         if number >= 400:
             break
-        place = folder / ("photos" if number < 250 else "other-photos") / f"digit-{digit}"
+        place = folder / ("photos" if number % 8 < 5 else "other-photos") / f"digit-{digit}-{number // 200}"
         place.mkdir(parents=True, exist_ok=True)
         Image.fromarray((pixels * 15).astype("uint8")).resize((80, 80)).save(place / f"{number:04}.png")
 
 
 def write_choices(folder: Path) -> None:
-    """What 60 users chose of 30 items: as lines of lists, and as a table of pairs with times."""
+    """What 200 users chose of 30 items: as lines of lists, and as a table of pairs with times."""
     generator = torch.Generator().manual_seed(0)
-    taste = torch.rand(60, 30, generator=generator) < 0.1 + 0.5 * (
-        torch.arange(60)[:, None] % 3 == torch.arange(30) % 3
-    )
+    likes = torch.arange(200)[:, None] % 3 == torch.arange(30) % 3
+    taste = torch.rand(200, 30, generator=generator) < 0.1 + 0.5 * likes
     pairs = taste.nonzero()
     held = torch.rand(len(pairs), generator=generator) < 0.2
     for name, part in (("train", pairs[~held]), ("test", pairs[held])):
-        lines = [" ".join(map(str, [user, *part[part[:, 0] == user, 1].tolist()])) for user in range(60)]
+        lines = [" ".join(map(str, [user, *part[part[:, 0] == user, 1].tolist()])) for user in range(200)]
         (folder / f"{name}.txt").write_text("\n".join(lines) + "\n")
     rows = [f"u{user},i{item},{place}" for place, (user, item) in enumerate(pairs.tolist())]
     (folder / "clicks.csv").write_text("\n".join(["who,what,when", *rows]) + "\n")
@@ -77,8 +76,8 @@ def write_documents(folder: Path) -> None:
     head = ["@relation 'bibtex: -C 4'", *(f"@attribute label{number} {{0,1}}" for number in range(4))]
     head += [*(f"@attribute word{number} numeric" for number in range(8)), "@data"]
     for name in ("train", "test"):
-        counts = torch.randint(0, 3, (80, 8), generator=generator)
-        labels = (counts[:, :4] + torch.randint(0, 2, (80, 4), generator=generator) > 1).long()
+        counts = torch.randint(0, 3, (300, 8), generator=generator)
+        labels = (counts[:, :4] + torch.randint(0, 2, (300, 4), generator=generator) > 1).long()
         rows = [",".join(map(str, row)) for row in torch.cat([labels, counts], 1).tolist()]
         (folder / f"bibtex-{name}.arff").write_text("\n".join([*head, *rows]) + "\n")
 
