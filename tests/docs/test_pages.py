@@ -1,0 +1,157 @@
+"""Every block of code on every page runs, in the order of the page, in one folder and one session for each page.
+
+Training is cut to a few steps, `--quick` is added where there is one, and the reader's own files are made from bundled
+data. What cannot run here (several machines, data that are not bundled) is read and checked as far as that goes;
+`ONLY_CHECKED` names it.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+import sklearn
+import tomllib
+import torch
+import yaml
+
+from rankwise.cli import main
+from rankwise.recipes import KINDS, BadRecipe, load_recipe
+from rankwise.recipes.load import make_recipe
+from workers.pages import PAGES, ROOT, Block, blocks, commands, name_of, words
+from workers.readers_files import READERS_FILES
+
+LANGUAGES = {"python", "sh", "yaml", "text"}
+FEW_STEPS = "budget={steps: 20}"
+HAVE_QUICK = ("demo", "simulate", "audit")
+ONLY_CHECKED = {
+    "pip install .": "the project is installed already",
+    "pip install '.[demo]'": "the project is installed already",
+    "pip install '.[train,vision]'": "the project is installed already",
+    "make demo": "minutes",
+    "make test": "runs this test",
+    "rankwise train ml-1m 'data={train: ml-20m, leave_one_out: time}'": "MovieLens-20M is not bundled",
+    "torchrun --nproc-per-node 2 examples/plain_torch.py checkpoint.pt 4": "tests/examples runs it",
+    "torchrun --nproc-per-node 2 -m rankwise train cells.yaml": "tests/cli/test_train.py trains with two processes",
+    "torchrun --nnodes 4 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint first-machine:29500 "
+    "-m rankwise train cells.yaml place.accelerator=cuda": "four machines",
+    "srun torchrun --nnodes $SLURM_NNODES --nproc-per-node 8 --rdzv-id $SLURM_JOB_ID --rdzv-backend c10d "
+    "--rdzv-endpoint $(scontrol show hostnames $SLURM_JOB_NODELIST | head -1):29500 "
+    "-m rankwise train cells.yaml place.accelerator=cuda --resume": "four machines",
+}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_block_of_a_page_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    if name_of(page) in READERS_FILES:
+        READERS_FILES[name_of(page)](tmp_path)
+    session: dict[str, object] = {"__name__": "__main__"}
+    # A recipe may be shown after the command that uses it.
+    for block in blocks(page):
+        if block.title is not None:
+            (tmp_path / block.title).write_text(block.text, encoding="utf-8")
+    settings, threads = sklearn.get_config(), torch.get_num_threads()
+    try:
+        for block in blocks(page):
+            if block.text.startswith("--8<--"):  # a file of its own
+                assert words(block.text)[1].startswith("examples/"), "tests/examples runs these"
+            elif block.language == "python":
+                exec(compile("\n" * (block.line - 1) + block.text, str(page), "exec"), session)
+            elif block.language == "yaml":
+                check_recipe(block)
+            elif block.language == "sh":
+                for command in commands(block):
+                    if command not in ONLY_CHECKED:
+                        run_command(command)
+    finally:
+        sklearn.set_config(**settings)
+        torch.set_default_dtype(torch.float32)
+        torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_block_says_its_language(page):
+    assert {block.language for block in blocks(page)} <= LANGUAGES
+
+
+def test_the_list_of_what_is_only_checked_holds_nothing_else():
+    written = {
+        command for page in PAGES for block in blocks(page) if block.language == "sh" for command in commands(block)
+    }
+    assert set(ONLY_CHECKED) <= written
+
+
+@pytest.mark.parametrize("command", ONLY_CHECKED)
+def test_what_is_only_checked_could_run(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cells.yaml").write_text("{task: tabular, data: {train: cells.csv}}")
+    if command.startswith("pip install"):
+        known = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        asked = re.findall(r"[\w]+", command.partition("[")[2])
+        assert set(asked) <= set(known["optional-dependencies"])
+    elif command.startswith("make "):
+        assert re.search(rf"^{command.removeprefix('make ')}:", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    elif "examples/" in command:
+        assert (ROOT / next(word for word in words(command) if word.startswith("examples/"))).is_file()
+    else:
+        _, _, arguments = command.partition("rankwise ")
+        parse_command([word for word in words(arguments) if word != "place.accelerator=cuda"])  # not on this machine
+
+
+def run_command(command: str) -> None:
+    """Run a line of a shell block; only a few programs are known."""
+    program, *arguments = words(command)
+    if program == "rankwise":
+        if arguments[0] == "train":
+            arguments.insert(2, FEW_STEPS)
+        elif arguments[0] in HAVE_QUICK:
+            arguments.append("--quick")
+        assert main(arguments) == 0, command
+    elif program == "python":
+        if arguments[0].endswith(".py"):
+            arguments[0] = str(ROOT / arguments[0])
+        subprocess.run([sys.executable, *arguments], check=True)
+    elif program == "echo":
+        subprocess.run(["sh", "-c", command], check=True)
+    else:
+        raise AssertionError(f"{command}: neither run nor listed in ONLY_CHECKED")
+
+
+def parse_command(arguments: list[str]) -> None:
+    """Take a command of the program apart as the program does, without running it; a recipe is read."""
+    import typer
+
+    from rankwise.cli.app import app
+
+    group = typer.main.get_command(app)
+    name, *rest = arguments
+    context = group.commands[name].make_context(name, rest)  # type: ignore[attr-defined]
+    if name == "train":
+        load_recipe(context.params["recipe"], context.params["changes"] or [])
+
+
+def check_recipe(block: Block) -> None:
+    """A recipe must be one that could run; a part of a recipe must fit one of the tasks."""
+    content = yaml.safe_load(block.text)
+    if "task" in content:
+        make_recipe(content)
+        return
+    problems = []
+    for task in KINDS:
+        try:
+            make_recipe({"task": task, "data": {"train": "x"}, **content})
+        except BadRecipe as problem:
+            problems.append(f"{task}: {problem}")
+    assert len(problems) < len(KINDS), problems
+
+
+def test_the_readme_names_every_loss_and_metric():
+    from rankwise.losses import LOSSES
+    from rankwise.metrics import METRICS
+
+    text = PAGES[0].read_text(encoding="utf-8")
+    missing = [record.name for record in (*LOSSES, *METRICS) if f"`{record.name}" not in text]
+    assert not missing

@@ -1,0 +1,133 @@
+"""The examples run as printed, go on where they ended, and train the same on one and on two processes."""
+
+from __future__ import annotations
+
+import ast
+import os
+import socket
+import subprocess
+import sys
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[2]
+WORKER = ROOT / "tests" / "workers" / "run_example.py"
+# What each example needs beyond the project's own dependencies.
+NEEDS = {
+    "plain_torch": "torch",
+    "lightning_module": "lightning",
+    "accelerate_loop": "accelerate",
+    "huggingface_trainer": "transformers",
+}
+EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("*.py"))
+LONGEST = 40
+
+
+def run(name: str, folder: Path, runs: list[tuple[str, int]], *, processes: int = 1) -> list[dict[str, float]]:
+    """The metrics that the first process printed, one dict for each (place, epochs)."""
+    words = [str(ROOT / "examples" / f"{name}.py")]
+    for place, epochs in runs:
+        words += ["+"] * (len(words) > 1) + [place, str(epochs)]
+        words += [str(processes)] if name == "lightning_module" else []
+    quiet = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONWARNINGS": "ignore"}
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, str(WORKER), *words],
+            cwd=folder,
+            env={**os.environ, **quiet, **place},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for place in places(processes)
+    ]
+    printed = []
+    for rank in ranks:
+        out, errors = rank.communicate(timeout=300)
+        assert rank.returncode == 0, errors
+        printed.append(out)
+    lines = [line for line in printed[0].splitlines() if line.startswith("{") and "runtime" not in line]
+    return [ast.literal_eval(line) for line in lines]
+
+
+def places(processes: int) -> list[dict[str, str]]:
+    """What torchrun tells its processes; nothing for one alone."""
+    if processes == 1:
+        return [{}]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(processes), "GROUP_RANK": "0"}
+    shared |= {"LOCAL_WORLD_SIZE": str(processes), "TORCHELASTIC_RUN_ID": "examples", "GLOO_SOCKET_IFNAME": "lo"}
+    return [{**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(processes)]
+
+
+def states(name: str, place: Path) -> dict[str, torch.Tensor]:
+    """The weights of the model and the memory of the loss, as the example's own checkpoint holds them."""
+    if name == "plain_torch":
+        saved = torch.load(place, weights_only=True)
+        return {f"{part}.{key}": tensor for part in ("model", "loss") for key, tensor in saved[part].items()}
+    if name == "lightning_module":
+        return dict(torch.load(place / "last.ckpt", weights_only=True)["state_dict"])
+    from safetensors.torch import load_file
+
+    if name == "huggingface_trainer":
+        last = max(place.glob("checkpoint-*"), key=lambda folder: int(folder.name.split("-")[1]))
+        return dict(load_file(last / "model.safetensors"))
+    memory = torch.load(place / "custom_checkpoint_0.pkl", weights_only=True)
+    return load_file(place / "model.safetensors") | {f"loss.{key}": tensor for key, tensor in memory.items()}
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """What an example did on one process: its folder, and what two epochs, one, and that one gone on with gave."""
+
+    @cache
+    def found(name: str) -> tuple[Path, list[dict[str, float]]]:
+        if find_spec(NEEDS[name]) is None:
+            pytest.skip(f"{name} needs {NEEDS[name]}")
+        folder = tmp_path_factory.mktemp(name)
+        return folder, run(name, folder, [("whole", 2), ("parts", 1), ("parts", 2)])
+
+    return found
+
+
+def test_there_is_an_example_for_each_trainer():
+    assert set(EXAMPLES) == set(NEEDS)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_is_short(name):
+    assert len((ROOT / "examples" / f"{name}.py").read_text(encoding="utf-8").splitlines()) <= LONGEST
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_stopping_after_an_epoch_and_going_on_changes_nothing(name, alone):
+    folder, (whole, first, second) = alone(name)
+    assert first != whole, "the second epoch must matter for this test to mean anything"
+    assert second == whole
+    expected, found = states(name, folder / "whole"), states(name, folder / "parts")
+    assert expected.keys() == found.keys()
+    assert any("loss" in key for key in found), "the checkpoint must hold the memory of the loss"
+    for key, tensor in expected.items():
+        assert torch.equal(found[key], tensor), key
+
+
+# Starting two processes takes long; two of the examples are enough for every day.
+DAILY = ("accelerate_loop", "lightning_module")
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in DAILY else pytest.param(name, marks=pytest.mark.slow) for name in EXAMPLES]
+)
+def test_two_processes_train_like_one(name, alone):
+    folder, _ = alone(name)
+    run(name, folder, [("both", 2)], processes=2)
+    expected, found = states(name, folder / "whole"), states(name, folder / "both")
+    assert expected.keys() == found.keys()
+    for key, tensor in expected.items():
+        torch.testing.assert_close(found[key], tensor, rtol=1e-6, atol=1e-7, msg=key)
