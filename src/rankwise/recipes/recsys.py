@@ -72,18 +72,20 @@ class InteractionData(Strict):
 class RecommenderChoice(Strict):
     """ "item-item" scores by a user's other items, "matrix-factorisation" and "neumf" by a vector per user.
 
-    `dimensions` is the length of the vectors, for "item-item" the rank. `input_dropout` is for "item-item" only,
-    `hidden` (the layers of the network) for "neumf" only.
+    `dimensions` is the length of the vectors, for "item-item" the rank. `input_dropout` and `ease` (the regularisation
+    of an EASE that is corrected instead of starting from nothing) are for "item-item" only, `hidden` (the layers of the
+    network) for "neumf" only.
     """
 
     name: Literal["item-item", "matrix-factorisation", "neumf"] = "item-item"
     dimensions: Count = 64
     input_dropout: Annotated[float, Field(ge=0, lt=1)] | None = None
+    ease: Annotated[float, Field(gt=0)] | None = None
     hidden: Annotated[tuple[Count, ...], Field(min_length=1)] | None = None
 
     @model_validator(mode="after")
     def _options_of_the_model(self) -> RecommenderChoice:
-        for option, owner in (("input_dropout", "item-item"), ("hidden", "neumf")):
+        for option, owner in (("input_dropout", "item-item"), ("ease", "item-item"), ("hidden", "neumf")):
             if getattr(self, option) is not None and self.name != owner:
                 raise ValueError(f"{option} is an option of {owner}, got it with {self.name}")
         return self
@@ -144,6 +146,7 @@ class RecsysRecipe(Recipe):
             dimensions=self.model.dimensions,
             hidden=(128, 64, 32) if self.model.hidden is None else self.model.hidden,
             input_dropout=0.5 if self.model.input_dropout is None else self.model.input_dropout,
+            ease=self.model.ease,
             users=self.batches.users,
             relevant=self.batches.relevant,
             irrelevant=self.batches.irrelevant,
