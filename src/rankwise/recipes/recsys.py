@@ -17,7 +17,9 @@ from rankwise.data import (
     read_interaction_lists,
     read_interactions,
     read_movielens,
+    read_netflix,
 )
+from rankwise.data.netflix import is_netflix
 from rankwise.losses import LOSSES
 from rankwise.recipes.schema import Count, LossChoice, Names, Recipe, Share, Strict
 from rankwise.tasks import RecsysTask
@@ -28,8 +30,8 @@ TABLES = (".csv", ".tsv", ".parquet")
 
 
 class InteractionData(Strict):
-    """What users chose: a MovieLens folder, a table (CSV, TSV, Parquet) with a row per pair, or a text file with a line
-    `user item item ...` per user.
+    """What users chose: a MovieLens or Netflix Prize folder, a table (CSV, TSV, Parquet) with a row per pair, or a text
+    file with a line `user item item ...` per user.
 
     Either `test` is another such file, and `validation` a share of each user's pairs of `train`; or `leave_one_out`
     says by what ("time" or "random") each user's last pair is taken for the test and the one before for validation.
@@ -63,7 +65,7 @@ class InteractionData(Strict):
 
     def _read(self, path: Path) -> Interactions:
         if path.is_dir():
-            return read_movielens(path)
+            return read_netflix(path) if is_netflix(path) else read_movielens(path)
         if _is_lists(path):
             return read_interaction_lists([path])[0]
         return read_interactions(path, user=self.user, item=self.item, time=self.time)
