@@ -7,8 +7,9 @@ the unbiased `self_weight="exact"`. Three figures, as in the paper:
 - starts: averages that start at the first observation, against zero;
 - items: the moving average against no memory and against training on all items of each list.
 
-The curves show NDCG of the training part, all items ranked, and NDCG@10 of the validation part. Nothing is chosen by
-them. Writes `ndcg_curves.csv` beside this file and one SVG per figure into `docs/assets`.
+The curves show NDCG of the training part, all items ranked, and NDCG@10 of the validation part; the pictures leave out
+the untrained model. Nothing is chosen by them. Writes `ndcg_curves.csv` beside this file and one SVG per figure into
+`docs/assets`; `--draw` only draws what the file holds.
 """
 
 from __future__ import annotations
@@ -61,12 +62,20 @@ CURVES = (
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--seeds", type=int, default=3)
-    seeds = range(parser.parse_args().seeds)
+    parser.add_argument("--draw", action="store_true", help="train nothing")
+    given = parser.parse_args()
     torch.set_num_threads(1)
-    data = load_fold(1)
-    rows = [row for curve in CURVES for seed in seeds for row in train(curve, data, seed)]
-    with Path(__file__).with_suffix(".csv").open("w", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows([COLUMNS, *rows])
+    path = Path(__file__).with_suffix(".csv")
+    if not given.draw:
+        data = load_fold(1)
+        rows = [row for curve in CURVES for seed in range(given.seeds) for row in train(curve, data, seed)]
+        with path.open("w", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows([COLUMNS, *rows])
+    with path.open(newline="") as file:
+        draw([tuple(row) for row in csv.reader(file)][1:])
+
+
+def draw(rows: list[tuple[str, ...]]) -> None:
     for figure in ("rates", "starts", "items"):
         names = [curve.name for curve in CURVES if curve.figure == figure]
         panels = {
@@ -111,11 +120,12 @@ def start_at_zero(loss: torch.nn.Module, data: Split) -> None:
     loss.averages.table.update(pairs, torch.zeros(len(pairs), 1), 1.0)
 
 
-def mean_curve(rows: list[tuple[object, ...]], figure: str, name: str, column: int) -> list[tuple[float, float]]:
+def mean_curve(rows: list[tuple[str, ...]], figure: str, name: str, column: int) -> list[tuple[float, float]]:
     found: dict[float, list[float]] = {}
     for row in rows:
-        if row[:2] == (figure, name):
-            found.setdefault(float(str(row[3])), []).append(float(str(row[column])))
+        # The untrained model is so far below that nothing else could be told apart.
+        if row[:2] == (figure, name) and row[3] != "0":
+            found.setdefault(float(row[3]), []).append(float(row[column]))
     return [(step, fmean(values)) for step, values in found.items()]
 
 

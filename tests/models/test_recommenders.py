@@ -81,6 +81,20 @@ def test_item_item_scores_are_the_formula():
     torch.testing.assert_close(model(history), expected)
 
 
+def test_the_item_item_scorer_corrects_given_weights():
+    base = torch.randn(6, 6, dtype=torch.float64)
+    model = ItemItemScorer(6, rank=2, base=base).double().eval()
+    history = torch.tensor([[1, 0, 1, 1, 0, 1]])
+    weights = (model.reads @ model.writes + base).fill_diagonal_(0)
+    torch.testing.assert_close(model(history), history.double() / 2 @ weights + model.bias)
+    assert "base" not in dict(model.named_parameters())
+    again = ItemItemScorer(6, rank=2, base=torch.zeros(6, 6)).double().eval()
+    again.load_state_dict(model.state_dict())
+    assert torch.equal(again(history), model(history))
+    with pytest.raises(ValueError, match=r"base: expected the shape of .*, \(6, 6\), got \(5, 6\)"):
+        ItemItemScorer(6, base=torch.zeros(5, 6))
+
+
 def test_input_dropout_leaves_scores_right_on_average_and_off_in_eval_mode():
     torch.manual_seed(0)
     model = ItemItemScorer(6, rank=2, input_dropout=0.5)

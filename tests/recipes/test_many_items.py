@@ -23,6 +23,7 @@ WRONG = [
     (RECSYS, ["data.validation=2"], "data.validation: expected a number of less than 1, got 2"),
     (RECSYS, ["model.name=svd"], "model.name: expected 'item-item', 'matrix-factorisation' or 'neumf', got 'svd'"),
     (RECSYS, ["model.hidden=[8]"], "model: hidden is an option of neumf, got it with item-item"),
+    (RECSYS, ["model={name: neumf, ease: 10}"], "model: ease is an option of item-item"),
     (RECSYS, ["model={name: neumf, input_dropout: 0.1}"], "model: input_dropout is an option of item-item"),
     (RECSYS, ["model={name: neumf, hidden: []}"], "model.hidden: expected at least one"),
     (RECSYS, ["batches.relevant=3"], "batches: expected relevant and irrelevant together, or neither"),

@@ -46,6 +46,17 @@ def test_a_warm_up_switches_losses():
     assert loss.after == 5
 
 
+def test_dropout_is_for_training_only():
+    model = LTRTask(DATA, "song", dropout=0.5).build_model()
+    rows = DATA.test.features
+    assert not torch.equal(model(rows), model(rows))
+    model.eval()
+    assert torch.equal(model(rows), model(rows))
+    plain = LTRTask(DATA, "song").build_model()
+    plain.load_state_dict({name.replace(".3.", ".2."): value for name, value in model.state_dict().items()})
+    assert torch.equal(model(rows), plain(rows))
+
+
 def test_metrics_are_those_of_evaluate():
     task = LTRTask(DATA, "song", metrics=("ndcg@5", "map"))
     model = task.build_model()

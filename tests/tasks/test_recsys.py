@@ -188,6 +188,7 @@ def test_leave_one_out_is_judged_on_one_item_a_user():
         ({"model": "svd"}, "model: unknown word"),
         ({"relevant": 3, "irrelevant": 3}, "relevant: expected None with the model"),
         ({"model": "neumf", "relevant": 3}, "irrelevant: expected together with relevant"),
+        ({"model": "neumf", "ease": 10.0}, 'ease: expected None, or the model "item-item", got 10 with "neumf"'),
     ],
 )
 def test_what_does_not_fit_is_refused(options, message):

@@ -9,11 +9,12 @@ import time
 from functools import cache
 from pathlib import Path
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from benchmarks.quality.grid.command import run_plan
 from benchmarks.quality.grid.plan import Figures, Key, Method, Plan
 from rankwise.data import MultiLabelSplit, cut_multilabel, find_data, read_arff
+from rankwise.losses.rivals import SquaredErrorLoss
 from rankwise.tasks import MultilabelTask
 from rankwise.training import adamw, cosine, fit
 
@@ -32,7 +33,13 @@ METHODS = (
     Method("LambdaRank", "lambdarank"),
     Method("ApproxNDCG", "approx-ndcg"),
     Method("ListNet", "listnet"),
+    Method("squared error", "squared-error"),
+    Method("SONG, shift 3, + squares", "song", {"discount_shift": 3}, ours=True),
+    Method("softmax + squares", "softmax"),
+    Method("ListNet + squares", "listnet"),
 )
+# How much the squared error weighs beside a loss between 0 and 1.
+SQUARES = 30.0
 
 ABOUT = (
     "`python -m benchmarks.quality.bibtex`: Bibtex (4,880 + 2,515 documents, 1,836 words, 159 labels), all labels of "
@@ -40,8 +47,34 @@ ABOUT = (
     f"training documents 15 %, the same for all, are the validation part. {EPOCHS} epochs of {BATCH} documents a step, "
     "AdamW with a cosine schedule; learning rate and weight decay are chosen by NDCG@5 on validation with the first "
     "seed; then everything is fitted again, to training and validation documents together, and judged on the test "
-    "part. With whole lists of 0 and 1 SOLC is the softmax loss."
+    f"part. With whole lists of 0 and 1 SOLC is the softmax loss. + squares: the loss and {SQUARES:g} times the "
+    "squared error together."
 )
+
+
+class WithSquares(nn.Module):
+    """A loss plus the squared error of the same scores."""
+
+    def __init__(self, loss: nn.Module) -> None:
+        super().__init__()
+        self.loss, self.squares = loss, SquaredErrorLoss()
+
+    def forward(
+        self,
+        scores: Tensor,
+        labels: Tensor,
+        *,
+        query_ids: Tensor | None,
+        sample_ids: Tensor | None,
+        previous_scores: Tensor | None,
+    ) -> Tensor:
+        value: Tensor = self.loss(scores, labels, query_ids=query_ids)
+        return value + SQUARES * self.squares(scores, labels, query_ids=query_ids)
+
+
+class TaskWithSquares(MultilabelTask):
+    def build_loss(self) -> nn.Module:
+        return WithSquares(super().build_loss())
 
 
 @cache
@@ -56,7 +89,7 @@ def load_split(fitted: str) -> MultiLabelSplit:
 def run(key: Key, method: Method | None) -> tuple[Figures, Tensor | None]:
     assert method is not None
     started = time.perf_counter()
-    task = MultilabelTask(
+    task = (TaskWithSquares if method.name.endswith("+ squares") else MultilabelTask)(
         load_split(key.fitted), method.loss, method.options, hidden=(), dropout=0.0, batch_size=BATCH, metrics=METRICS
     )
     model = fit(

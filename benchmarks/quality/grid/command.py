@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,8 +15,8 @@ from benchmarks.quality.grid.table import write_table
 __all__ = ["run_plan"]
 
 
-def run_plan(plan: Plan, folder: Path) -> None:
-    """Read the arguments of the command line, run, write `results.csv` and `RESULTS.md` into `folder`.
+def run_plan(plan: Plan, folder: Path, write: Callable[[Plan, Results], str] = write_table) -> None:
+    """Read the arguments of the command line, run, write `results.csv` and `RESULTS.md` (by `write`) into `folder`.
 
     Every run is added to the file as soon as it is over, so a command that was stopped goes on where it was.
     """
@@ -53,6 +54,6 @@ def run_plan(plan: Plan, folder: Path) -> None:
             for best in results.tried(*row)[:1]:
                 if best.rate or seed == plan.seeds[0]:
                     run(replace(best, seed=seed, fitted="all"), methods.get(best.method))
-    text = write_table(plan, results)
+    text = write(plan, results)
     (folder / "RESULTS.md").write_text(text)
     print(text)

@@ -19,11 +19,12 @@ def write_table(plan: Plan, results: Results) -> str:
         "|---|---|--:|--:|--:|" + "--:|" * len(names),
     ]
     chosen: dict[tuple[str, str], list[Key]] = {}
+    missing: list[str] = []
     for row in plan.rows:
         tried = results.tried(*row)
         keys = results.final(tried[0], plan.seeds) if tried else []
         if not keys:
-            lines.append(f"| {row[0]} | {row[1]} |" + " - |" * (3 + len(names)))
+            missing.append(f"{row[0]} with {row[1]}")
             continue
         chosen[row] = keys
         means = {name: sum(results[key][name] for key in keys) / len(keys) for name in (*plan.metrics, "train")}
@@ -34,7 +35,7 @@ def write_table(plan: Plan, results: Results) -> str:
     lines += [
         "",
         f"validation and train: {plan.metrics[0]} there, the first of the run that was chosen. tried: settings run, of "
-        "which the best on validation was taken. A dash: not run.",
+        "which the best on validation was taken." + (f" Not run: {'; '.join(missing)}." if missing else ""),
     ]
     own = {method.name for method in plan.methods if method.ours}
     ours = [row for row in chosen if row[1] in own]

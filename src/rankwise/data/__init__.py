@@ -40,6 +40,7 @@ from rankwise.data.letor import read_letor, read_letor_comments
 from rankwise.data.letor_folds import read_letor_folds, read_letor_split
 from rankwise.data.movielens_features import RatedFilms, cut_rated_films, read_rated_films
 from rankwise.data.multilabel import MultiLabel, MultiLabelSplit, cut_multilabel, read_extreme
+from rankwise.data.netflix import read_netflix
 from rankwise.data.parts import Batch, Boxes, Part, Split, cut_by_class
 from rankwise.data.reading import read_labelled
 from rankwise.data.scores import Scores, read_scores
@@ -115,6 +116,7 @@ __all__ = [
     "read_letor_folds",
     "read_letor_split",
     "read_movielens",
+    "read_netflix",
     "read_rated_films",
     "read_scores",
     "read_table",

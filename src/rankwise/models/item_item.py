@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
-from rankwise.checks import check_count
+from rankwise.checks import check_count, check_same_shape
 
 __all__ = ["ItemItemScorer", "shared_history"]
 
@@ -22,6 +22,8 @@ class ItemItemScorer(nn.Module):
         items: how many there are.
         rank: of W1 W2.
         input_dropout: the share of the history that is left out at random while training.
+        base: weights (items, items) that are kept as they are and added to W1 W2, such as those of `EASE`; what is
+            learned then corrects them. Their diagonal is not used either.
 
     Example:
         >>> model = ItemItemScorer(items=50, rank=8).eval()
@@ -31,9 +33,15 @@ class ItemItemScorer(nn.Module):
         torch.Size([2, 50])
     """
 
-    def __init__(self, items: int, *, rank: int = 128, input_dropout: float = 0.5) -> None:
+    base: Tensor | None
+
+    def __init__(self, items: int, *, rank: int = 128, input_dropout: float = 0.5, base: Tensor | None = None) -> None:
         super().__init__()
         check_count("rank", rank)
+        if base is not None:
+            check_same_shape("base", base, "(items, items)", (items, items))
+            base = base.detach().clone().fill_diagonal_(0)
+        self.register_buffer("base", base)
         self.input_dropout = input_dropout
         # Either factor alone at zero would make the other's gradient zero; this start is small, not zero.
         self.reads = nn.Parameter(torch.randn(items, rank) * rank**-0.5 * 0.1)
@@ -44,7 +52,8 @@ class ItemItemScorer(nn.Module):
         """Scores (B, items) of all items from histories (B, items), 1 where a user has had the item and 0 elsewhere."""
         shared = dropout(shared_history(history, self.reads), self.input_dropout, self.training)
         itself = (self.reads * self.writes.T).sum(1)
-        return torch.addmm(self.bias, shared @ self.reads, self.writes) - shared * itself
+        scores = torch.addmm(self.bias, shared @ self.reads, self.writes) - shared * itself
+        return scores if self.base is None else torch.addmm(scores, shared, self.base)
 
     @torch.no_grad()
     def start_from(self, item_weights: Tensor) -> None:

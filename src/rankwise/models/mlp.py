@@ -17,6 +17,7 @@ class MLPScorer(nn.Module):
     Args:
         inputs: D, the numbers in a row.
         hidden: the widths of the hidden layers.
+        dropout: before the last layer, while training.
 
     Example:
         >>> import torch
@@ -24,9 +25,9 @@ class MLPScorer(nn.Module):
         torch.Size([5])
     """
 
-    def __init__(self, inputs: int, *, hidden: Sequence[int] = (64,)) -> None:
+    def __init__(self, inputs: int, *, hidden: Sequence[int] = (64,), dropout: float = 0.0) -> None:
         super().__init__()
-        self.layers = fully_connected(inputs, hidden, 1)
+        self.layers = fully_connected(inputs, hidden, 1, dropout=dropout)
 
     def forward(self, features: Tensor) -> Tensor:
         """Rows (N, D) to scores (N,)."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from rankwise.data import Part, Split, cut_by_query, read_letor, read_table
 from rankwise.data.reading import is_letor
@@ -47,9 +47,13 @@ class QueryData(Strict):
 
 
 class RankerChoice(MLPChoice):
-    """The word "mlp" scores every row by itself, "context-aware" is a transformer over the rows of a list."""
+    """The word "mlp" scores every row by itself, "context-aware" is a transformer over the rows of a list.
+
+    `dropout` is before the last layer of the "mlp".
+    """
 
     name: Literal["mlp", "context-aware"] = "mlp"
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
 
 class QueryBatches(Strict):
@@ -106,6 +110,7 @@ class LTRRecipe(Recipe):
             loss_options=self.loss.all_options,
             model=self.model.name,
             hidden=self.model.hidden,
+            dropout=self.model.dropout,
             scaling=self.model.scaling,
             queries=usual("batches.queries", self.batches.queries, 32, available, "queries to train on"),
             relevant=self.batches.relevant,

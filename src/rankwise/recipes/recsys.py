@@ -17,7 +17,9 @@ from rankwise.data import (
     read_interaction_lists,
     read_interactions,
     read_movielens,
+    read_netflix,
 )
+from rankwise.data.netflix import is_netflix
 from rankwise.losses import LOSSES
 from rankwise.recipes.schema import Count, LossChoice, Names, Recipe, Share, Strict
 from rankwise.tasks import RecsysTask
@@ -28,8 +30,8 @@ TABLES = (".csv", ".tsv", ".parquet")
 
 
 class InteractionData(Strict):
-    """What users chose: a MovieLens folder, a table (CSV, TSV, Parquet) with a row per pair, or a text file with a line
-    `user item item ...` per user.
+    """What users chose: a MovieLens or Netflix Prize folder, a table (CSV, TSV, Parquet) with a row per pair, or a text
+    file with a line `user item item ...` per user.
 
     Either `test` is another such file, and `validation` a share of each user's pairs of `train`; or `leave_one_out`
     says by what ("time" or "random") each user's last pair is taken for the test and the one before for validation.
@@ -63,7 +65,7 @@ class InteractionData(Strict):
 
     def _read(self, path: Path) -> Interactions:
         if path.is_dir():
-            return read_movielens(path)
+            return read_netflix(path) if is_netflix(path) else read_movielens(path)
         if _is_lists(path):
             return read_interaction_lists([path])[0]
         return read_interactions(path, user=self.user, item=self.item, time=self.time)
@@ -72,18 +74,20 @@ class InteractionData(Strict):
 class RecommenderChoice(Strict):
     """ "item-item" scores by a user's other items, "matrix-factorisation" and "neumf" by a vector per user.
 
-    `dimensions` is the length of the vectors, for "item-item" the rank. `input_dropout` is for "item-item" only,
-    `hidden` (the layers of the network) for "neumf" only.
+    `dimensions` is the length of the vectors, for "item-item" the rank. `input_dropout` and `ease` (the regularisation
+    of an EASE that is corrected instead of starting from nothing) are for "item-item" only, `hidden` (the layers of the
+    network) for "neumf" only.
     """
 
     name: Literal["item-item", "matrix-factorisation", "neumf"] = "item-item"
     dimensions: Count = 64
     input_dropout: Annotated[float, Field(ge=0, lt=1)] | None = None
+    ease: Annotated[float, Field(gt=0)] | None = None
     hidden: Annotated[tuple[Count, ...], Field(min_length=1)] | None = None
 
     @model_validator(mode="after")
     def _options_of_the_model(self) -> RecommenderChoice:
-        for option, owner in (("input_dropout", "item-item"), ("hidden", "neumf")):
+        for option, owner in (("input_dropout", "item-item"), ("ease", "item-item"), ("hidden", "neumf")):
             if getattr(self, option) is not None and self.name != owner:
                 raise ValueError(f"{option} is an option of {owner}, got it with {self.name}")
         return self
@@ -144,6 +148,7 @@ class RecsysRecipe(Recipe):
             dimensions=self.model.dimensions,
             hidden=(128, 64, 32) if self.model.hidden is None else self.model.hidden,
             input_dropout=0.5 if self.model.input_dropout is None else self.model.input_dropout,
+            ease=self.model.ease,
             users=self.batches.users,
             relevant=self.batches.relevant,
             irrelevant=self.batches.irrelevant,

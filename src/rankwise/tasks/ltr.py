@@ -35,6 +35,7 @@ class LTRTask:
         loss_options: options of that loss.
         model: "mlp" scores every row by itself, "context-aware" with a view of the others of its list.
         hidden: the widths of the hidden layers of the "mlp".
+        dropout: before the last layer of the "mlp", while training.
         scaling: of the features, see `rankwise.models.Scaling`; learned from the training part, kept in the model.
         queries: queries in every batch; those without a relevant row are left out.
         relevant, irrelevant: rows of each query in a batch; None takes all. With both None batches hold whole lists;
@@ -58,6 +59,7 @@ class LTRTask:
     loss_options: Mapping[str, Any] = field(default_factory=dict)
     model: str = "mlp"
     hidden: Sequence[int] = (64,)
+    dropout: float = 0.0
     scaling: str = "none"
     queries: int = 32
     relevant: int | None = None
@@ -79,7 +81,7 @@ class LTRTask:
         rows = self.data.train.features
         if check_choice("model", self.model, MODELS) == "context-aware":
             return ScaledRanker(ContextAwareRanker(self.features), rows, self.scaling)
-        return scaled(MLPScorer(self.features, hidden=self.hidden), rows, self.scaling)
+        return scaled(MLPScorer(self.features, hidden=self.hidden, dropout=self.dropout), rows, self.scaling)
 
     def build_loss(self) -> nn.Module:
         loss = self._loss(self.loss, self.loss_options)

@@ -16,7 +16,7 @@ from rankwise.checks import check_choice
 from rankwise.data import Batch, InteractionSplit, SparseRows, histories, join_interactions
 from rankwise.losses import LOSSES, ListLoss, ListStatistics, SwitchLoss, create_loss
 from rankwise.metrics import Evaluation
-from rankwise.models import ItemItemScorer, MatrixFactorisation, NeuMF
+from rankwise.models import EASE, ItemItemScorer, MatrixFactorisation, NeuMF
 from rankwise.samplers import SeededBatchSampler, ShuffledBatchSampler
 from rankwise.samplers.histories import HistoryBatchSampler
 from rankwise.tasks.batches import batches_of
@@ -48,6 +48,8 @@ class RecsysTask:
         dimensions: the length of the vectors, for "item-item" the rank.
         hidden: the widths of the layers of "neumf"; the others have none.
         input_dropout: the share of a history that "item-item" does not see at a time while training.
+        ease: the regularisation of an `EASE` of the training pairs, which "item-item" then corrects instead of starting
+            from nothing; None is without.
         users: users in every batch.
         relevant, irrelevant: items of each user in a batch, drawn anew at each visit; both None scores all items.
             "item-item" needs all. A loss that can reckon with whole lists is told what they hold.
@@ -72,6 +74,7 @@ class RecsysTask:
     dimensions: int = 64
     hidden: Sequence[int] = (128, 64, 32)
     input_dropout: float = 0.5
+    ease: float | None = None
     users: int = 128
     relevant: int | None = None
     irrelevant: int | None = None
@@ -81,6 +84,8 @@ class RecsysTask:
 
     def __post_init__(self) -> None:
         check_choice("model", self.model, SCORERS)
+        if self.ease is not None and self.model != "item-item":
+            raise ValueError(f'ease: expected None, or the model "item-item", got {self.ease:g} with "{self.model}"')
         if (self.relevant is None) != (self.irrelevant is None):
             raise ValueError("irrelevant: expected together with relevant, or both None, got one without the other")
         if self.relevant is not None and self.model == "item-item":
@@ -96,7 +101,9 @@ class RecsysTask:
 
     def build_model(self) -> nn.Module:
         if self.model == "item-item":
-            return ItemItemScorer(self.features, rank=self.dimensions, input_dropout=self.input_dropout)
+            return ItemItemScorer(
+                self.features, rank=self.dimensions, input_dropout=self.input_dropout, base=self._ease_weights()
+            )
         users = len(self.data.train.user_names)
         if self.model == "neumf":
             return _ByUser(NeuMF(users, self.features, dimensions=self.dimensions, hidden=self.hidden))
@@ -190,12 +197,23 @@ class RecsysTask:
         together = join_interactions(self.data.train, self.data.validation)
         return {"train": histories(self.data.train), "test": histories(together)}
 
+    def _ease_weights(self) -> Tensor | None:
+        if self.ease is None:
+            return None
+        fitted = EASE(self.features, regularisation=self.ease).fit(self._known["train"].dense())
+        return _EASE_SCALE * fitted.weights
+
     def _loss(self, name: str, options: Mapping[str, Any]) -> ListLoss:
         if self.relevant is not None and "statistics" in inspect.signature(LOSSES.get(name).build).parameters:
             users = self.data.train.users
             statistics = ListStatistics(torch.ones_like(users), users, size=self.features)
             options = {"statistics": statistics, **options}
         return cast(ListLoss, create_loss(name, **options))
+
+
+# Scores of EASE differ by less than 1, the margin of the losses, and "item-item" divides them by the root of the length
+# of the history: 10 for a hundred items. Twice that was as large as a factor that was learned.
+_EASE_SCALE = 20.0
 
 
 class _ByUser(nn.Module):
