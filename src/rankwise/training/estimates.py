@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
+from lightning_fabric.utilities import move_data_to_device
 from torch import Tensor, nn
 
+from rankwise.data import Batch
 from rankwise.distributed import world_size
 from rankwise.estimators import MeanTracker, PairAverages, QuantileTracker, ThresholdTracker
 from rankwise.losses import EmbeddingLoss, LateMemoryLoss
@@ -81,11 +83,10 @@ def check_estimates(task: Task, model: nn.Module, loss: nn.Module) -> list[Estim
         for each, _ in modes:
             each.eval()
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            batch = task.whole_lists()
-            features = batch.features
-            features = features.to(weight.device, weight.dtype if features.is_floating_point() else features.dtype)
-            others = (None if values is None else values.to(weight.device) for values in batch[1:])
-            task.training_step(model, loss, type(batch)(features, *others))  # type: ignore[arg-type]
+            batch: Batch = move_data_to_device(task.whole_lists(), weight.device)
+            if batch.features.is_floating_point():
+                batch = batch._replace(features=batch.features.to(weight.dtype))
+            task.training_step(model, loss, batch)
     finally:
         for hook in hooks:
             hook.remove()
