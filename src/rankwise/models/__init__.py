@@ -1,6 +1,7 @@
 """Models: rows of numbers to scores or to vectors."""
 
 from rankwise.models.bag_of_words import BagOfWordsScorer
+from rankwise.models.chunks import InChunks
 from rankwise.models.context_aware import ContextAwareRanker
 from rankwise.models.convolution import ConvEmbedder
 from rankwise.models.ease import EASE
@@ -22,6 +23,7 @@ __all__ = [
     "ContextAwareRanker",
     "ConvEmbedder",
     "FeatureMixup",
+    "InChunks",
     "ItemItemScorer",
     "MLPEmbedder",
     "MLPScorer",

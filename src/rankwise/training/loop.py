@@ -14,10 +14,10 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from rankwise.data import Batch
+from rankwise.models.chunks import InChunks
 from rankwise.samplers import SeededBatchSampler
 from rankwise.tasks import Task
 from rankwise.training.checkpoints import Checkpoints, read_checkpoint
-from rankwise.training.chunks import InChunks
 from rankwise.training.devices import Place, make_fabric
 from rankwise.training.history import History, Run, Step
 from rankwise.training.interrupts import Interrupted, Interrupts
