@@ -56,8 +56,9 @@ class Mark:
         anchor: a contender and its milliseconds when `ms` was set: tells how fast this machine is by comparison.
         times_limit: at most so many times the limit.
         over_limit_ms: at most so many milliseconds more than the limit.
-        times_faster: a contender and how many times faster than it.
-        peak_mib: at most so many MiB beyond the inputs.
+        times_faster: contenders and how many times faster than each.
+        at_most: contenders and at most how many times the time of each.
+        peak_mib: at most so many MiB beyond the inputs; process_mib: at most so many of the whole process.
         why_missed: the reason, written down after measuring.
     """
 
@@ -65,8 +66,10 @@ class Mark:
     anchor: tuple[str, float] | None = None
     times_limit: float | None = None
     over_limit_ms: float | None = None
-    times_faster: tuple[str, float] | None = None
+    times_faster: tuple[tuple[str, float], ...] = ()
+    at_most: tuple[tuple[str, float], ...] = ()
     peak_mib: float | None = None
+    process_mib: float | None = None
     why_missed: str = ""
 
 

@@ -13,13 +13,14 @@ import gc
 import re
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from benchmarks.speed.contest import Contender, Row
 
-__all__ = ["THREADS", "peak_in_new_process", "peak_mib"]
+__all__ = ["THREADS", "Peak", "peak_in_new_process", "peak_mib"]
 
 THREADS = 2
 
@@ -28,26 +29,37 @@ _RESET = Path("/proc/self/clear_refs")
 _ROOT = Path(__file__).resolve().parents[2]
 
 
-def peak_in_new_process(group: str, row: str, contender: str) -> tuple[float | None, str]:
-    """MiB and "", or None and why there is none."""
+@dataclass(frozen=True)
+class Peak:
+    """MiB of the call beyond what was there before it, and of the whole process; None where `note` says why."""
+
+    call: float | None = None
+    process: float | None = None
+    note: str = ""
+
+
+def peak_in_new_process(group: str, row: str, contender: str) -> Peak:
     if not _RESET.exists():
-        return None, "memory: measured on Linux only"
+        return Peak(note="memory: measured on Linux only")
     command = [sys.executable, "-m", "benchmarks.speed.peak", group, row, contender]
     done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True)
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines()
-        return None, f"memory: {lines[-1] if lines else f'ended with {done.returncode}'}"
-    return float(done.stdout.split()[-1]), ""
+        return Peak(note=f"memory: {lines[-1] if lines else f'ended with {done.returncode}'}")
+    call, process = map(float, done.stdout.split()[-2:])
+    return Peak(call, process)
 
 
-def peak_mib(row: Row, contender: Contender) -> float:
+def peak_mib(row: Row, contender: Contender) -> tuple[float, float]:
+    """MiB of the call, and of the whole process."""
     contender.prepare(row.small())()
     call = contender.prepare(row.make())
     gc.collect()
     _RESET.write_text("5")
     before = _kib("VmRSS")
     call()
-    return (_kib("VmHWM") - before) / 1024
+    highest = _kib("VmHWM")
+    return (highest - before) / 1024, highest / 1024
 
 
 def _kib(field: str) -> int:
@@ -63,7 +75,7 @@ def _main() -> None:
     torch.set_num_threads(THREADS)
     group, row, contender = sys.argv[1:]
     found = find_group(group).row(row)
-    print(peak_mib(found, found.contender(contender)))
+    print(*peak_mib(found, found.contender(contender)))
 
 
 if __name__ == "__main__":

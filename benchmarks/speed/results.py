@@ -17,7 +17,7 @@ class Result:
     Attributes:
         ms: median, best_ms: least, low_ms, high_ms: quartiles; None where it did not run, and `note` says why.
         runs: how many.
-        peak_mib: see `peak`.
+        peak_mib, process_mib: see `peak`.
         facts: of the machine, when this was measured.
     """
 
@@ -31,6 +31,7 @@ class Result:
     high_ms: float | None = None
     runs: int = 0
     peak_mib: float | None = None
+    process_mib: float | None = None
     note: str = ""
     facts: str = ""
 
@@ -59,7 +60,7 @@ def read_results(path: Path) -> list[Result]:
 
 def _result(line: dict[str, str]) -> Result:
     def number(name: str) -> float | None:
-        return float(line[name]) if line[name] else None
+        return float(line[name]) if line.get(name) else None
 
     return Result(
         group=line["group"],
@@ -72,6 +73,7 @@ def _result(line: dict[str, str]) -> Result:
         high_ms=number("high_ms"),
         runs=int(line["runs"]),
         peak_mib=number("peak_mib"),
+        process_mib=number("process_mib"),
         note=line["note"],
         facts=line["facts"],
     )

@@ -64,8 +64,8 @@ def run_row(
             result = _with_times(result, times[contender.name])
             if plan.memory and row.memory and (contender.role == "ours" or not plan.quick):
                 tell(f"{contender.name}: memory")
-                peak, note = peak_in_new_process(group.key, row.name, contender.name)
-                result = replace(result, peak_mib=peak, note=note)
+                peak = peak_in_new_process(group.key, row.name, contender.name)
+                result = replace(result, peak_mib=peak.call, process_mib=peak.process, note=peak.note)
         results.append(result)
     return results
 

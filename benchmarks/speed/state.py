@@ -33,7 +33,9 @@ def measure(width: int, columns: int) -> tuple[float, float]:
 def _bytes(module: nn.Module) -> int:
     index = getattr(module, "_index", None)
     tensors = [*module.buffers(), *(t for t in vars(index).values() if isinstance(t, torch.Tensor))] if index else []
-    return sum(t.numel() * t.element_size() for t in tensors or module.buffers())
+    # By storage: some are views of others.
+    storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors or module.buffers()}
+    return sum(storages.values())
 
 
 if __name__ == "__main__":

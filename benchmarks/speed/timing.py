@@ -7,8 +7,11 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 __all__ = ["Effort", "Times", "interleave"]
+
+Name = TypeVar("Name")
 
 
 @dataclass(frozen=True)
@@ -54,11 +57,11 @@ class Times:
 
 
 def interleave(
-    calls: Mapping[str, Callable[[], object]],
+    calls: Mapping[Name, Callable[[], object]],
     effort: Effort,
-    first: Mapping[str, float] | None = None,
+    first: Mapping[Name, float] | None = None,
     clock: Callable[[], float] = time.perf_counter,
-) -> dict[str, Times]:
+) -> dict[Name, Times]:
     """Time the calls in turns, starting each round with another of them.
 
     Args:
@@ -68,7 +71,7 @@ def interleave(
         clock: seconds.
     """
     first = first or {}
-    runs: dict[str, list[float]] = {name: [] for name in calls}
+    runs: dict[Name, list[float]] = {name: [] for name in calls}
     at_least = {name: 1 if first.get(name, 0.0) > effort.patience else effort.at_least for name in calls}
     names = list(calls)
     collecting = gc.isenabled()

@@ -16,8 +16,10 @@ def describe(mark: Mark) -> str:
         "" if mark.ms is None else f"<= {mark.ms:g} ms",
         "" if mark.times_limit is None else f"<= {mark.times_limit:g} x limit",
         "" if mark.over_limit_ms is None else f"<= limit + {mark.over_limit_ms:g} ms",
-        "" if mark.times_faster is None else f">= {mark.times_faster[1]:g} x faster than {mark.times_faster[0]}",
+        *(f">= {factor:g} x faster than {name}" for name, factor in mark.times_faster),
+        *(f"<= {factor:g} x {name}" for name, factor in mark.at_most),
         "" if mark.peak_mib is None else f"<= {mark.peak_mib:g} MiB",
+        "" if mark.process_mib is None else f"whole process <= {mark.process_mib:g} MiB",
     ]
     return ", ".join(part for part in parts if part)
 
@@ -47,17 +49,26 @@ def judge(mark: Mark, row: Sequence[Result]) -> str:
             lacking.append("limit")
         elif ours.ms - limit > mark.over_limit_ms:
             missed.append(f"limit + {ours.ms - limit:.0f} ms")
-    if mark.times_faster is not None:
-        name, factor = mark.times_faster
+    for name, factor in mark.times_faster:
         if name not in times:
             lacking.append(name)
         elif times[name] < factor * ours.ms:
-            missed.append(f"{times[name] / ours.ms:.0f} x faster than {name}")
-    if mark.peak_mib is not None:
-        if ours.peak_mib is None:
+            missed.append(f"{times[name] / ours.ms:.3g} x faster than {name}")
+    for name, factor in mark.at_most:
+        if name not in times:
+            lacking.append(name)
+        elif ours.ms > factor * times[name]:
+            missed.append(f"{ours.ms / times[name]:.2f} x {name}")
+    for what, most, came in (
+        ("", mark.peak_mib, ours.peak_mib),
+        ("whole process ", mark.process_mib, ours.process_mib),
+    ):
+        if most is None:
+            continue
+        if came is None:
             lacking.append("memory")
-        elif ours.peak_mib > mark.peak_mib:
-            missed.append(f"{ours.peak_mib:.0f} MiB")
+        elif came > most:
+            missed.append(f"{what}{came:.0f} MiB")
     without = f" (not measured: {', '.join(lacking)})" if lacking else ""
     if not missed:
         return f"met{ratio}{without}"

@@ -128,7 +128,7 @@ def test_ours_is_held_to_the_others():
 
 
 ROW = [
-    Result("tiny", "3", "ours", "ours", ms=2.0, runs=5, peak_mib=10.4, facts="a day"),
+    Result("tiny", "3", "ours", "ours", ms=2.0, runs=5, peak_mib=10.4, process_mib=300.0, facts="a day"),
     Result("tiny", "3", "plain", "peer", ms=6.0, runs=4, facts="a day"),
     Result("tiny", "3", "other", "peer", note="not installed", facts="a day"),
     Result("tiny", "3", "sort", "limit", ms=1.0, runs=9, facts="a day"),
@@ -168,8 +168,11 @@ def test_each_of_ours_is_judged_by_itself():
         ),
         (Mark(times_limit=1.5), "missed, 2.00 x limit"),
         (Mark(over_limit_ms=1), "met"),
-        (Mark(times_faster=("plain", 4)), "missed, 3 x faster than plain"),
-        (Mark(times_faster=("other", 4)), "met (not measured: other)"),
+        (Mark(times_faster=(("plain", 4),)), "missed, 3 x faster than plain"),
+        (Mark(times_faster=(("other", 4), ("plain", 3))), "met (not measured: other)"),
+        (Mark(at_most=(("plain", 0.4),)), "met"),
+        (Mark(at_most=(("plain", 0.25), ("other", 1))), "missed, 0.33 x plain (not measured: other)"),
+        (Mark(process_mib=200), "missed, whole process 300 MiB"),
         (Mark(peak_mib=10), "missed, 10 MiB"),
     ],
 )
@@ -194,8 +197,9 @@ def test_names_in_the_table_are_unique():
             assert len({contender.name for contender in row.contenders}) == len(row.contenders)
             assert [contender.role for contender in row.contenders].count("ours") >= 1
             mark = row.mark
-            for named in (mark and mark.anchor, mark and mark.times_faster):
-                assert named is None or row.contender(named[0])
+            named = [] if mark is None else [*mark.times_faster, *mark.at_most, *([mark.anchor] if mark.anchor else [])]
+            for name, _ in named:
+                assert row.contender(name)
 
 
 @pytest.mark.parametrize("group", [group for group in GROUPS if group.key != "import"], ids=lambda group: group.key)

@@ -11,7 +11,7 @@ import torch
 from rankwise.data import Boxes, DetectionSplit
 from rankwise.losses import StableAPLoss
 from rankwise.losses.rivals import ALRPLoss
-from rankwise.models import make_anchors
+from rankwise.models import InChunks, make_anchors
 from rankwise.models.anchors import moved
 from rankwise.tasks import DetectionLoss, DetectionTask, DetectorModel
 from rankwise.training import Checkpoints, adamw, cosine, fit, read_checkpoint
@@ -178,8 +178,6 @@ def test_rows_at_once_and_workers_change_nothing():
     task = replace(TASK, batch_size=4)
     model, loss = task.build_model().eval(), task.build_loss()
     batch = next(iter(task.train_loader(0)))
-    from rankwise.training.chunks import InChunks
-
     values = [task.training_step(each, task.build_loss(), batch) for each in (model, InChunks(model, 3))]
     torch.testing.assert_close(*values)
     assert loss.unmatched == 0

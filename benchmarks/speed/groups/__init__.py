@@ -12,10 +12,11 @@ from benchmarks.speed.groups.previous_weights import PREVIOUS_WEIGHTS
 from benchmarks.speed.groups.ranking import RANKING
 from benchmarks.speed.groups.retrieval_batch import RETRIEVAL_BATCH
 from benchmarks.speed.groups.retrieval_metrics import RETRIEVAL_METRICS
+from benchmarks.speed.groups.state import STATE
 
 __all__ = ["GROUPS", "find_group"]
 
-GROUPS = (ONE_LIST, RETRIEVAL_BATCH, PREVIOUS_WEIGHTS, RANKING, RETRIEVAL_METRICS, NDCG, AP, PAP, IMPORTING)
+GROUPS = (ONE_LIST, RETRIEVAL_BATCH, PREVIOUS_WEIGHTS, RANKING, RETRIEVAL_METRICS, NDCG, AP, PAP, STATE, IMPORTING)
 
 
 def find_group(key: str) -> Group:

@@ -12,7 +12,7 @@ from torch.nn.functional import normalize
 from benchmarks.speed.contest import Contender, Group, Mark, Row, Values
 from rankwise.metrics import evaluate_retrieval
 
-__all__ = ["RETRIEVAL_METRICS"]
+__all__ = ["RETRIEVAL_METRICS", "evaluate_items", "items_of", "product_of_items"]
 
 _CUTOFFS = (1, 10, 100, 1000)
 _BLOCK = 500
@@ -25,16 +25,16 @@ class _Items:
     labels: Tensor
 
 
-def _make(size: int, per_class: int, dimensions: int = 512) -> _Items:
+def items_of(size: int, per_class: int, dimensions: int = 512) -> _Items:
     random = torch.Generator().manual_seed(0)
     classes = size // per_class
-    labels = torch.arange(classes).repeat(per_class)
+    labels = torch.arange(size) % classes
     centres = torch.randn(classes, dimensions, generator=random)
     embeddings = 0.4 * centres[labels] + torch.randn(size, dimensions, generator=random)
     return _Items(normalize(embeddings), labels)
 
 
-def _ours(items: _Items) -> Callable[[], Values]:
+def evaluate_items(items: _Items) -> Callable[[], Values]:
     names = ["map", *(f"recall@{k}" for k in _CUTOFFS)]
     return lambda: evaluate_retrieval(items.embeddings, items.labels, names, bootstrap=0).means
 
@@ -105,7 +105,7 @@ def _torchmetrics(items: _Items) -> Callable[[], Values]:
     return call
 
 
-def _product(items: _Items) -> Callable[[], object]:
+def product_of_items(items: _Items) -> Callable[[], object]:
     def call() -> None:
         for begin in range(0, len(items.labels), _BLOCK):
             items.embeddings[begin : begin + _BLOCK] @ items.embeddings.T
@@ -113,13 +113,28 @@ def _product(items: _Items) -> Callable[[], object]:
     return call
 
 
+def _whole_products(size: int) -> Row:
+    """The test set of Stanford Online Products: as many items, as many classes, 512-d; random vectors."""
+    return Row(
+        name=f"{size:,}, about 5 per class (Stanford Online Products)",
+        make=lambda: items_of(size, 5),
+        small=lambda: items_of(50, 5),
+        contenders=(
+            Contender("rankwise evaluate_retrieval", evaluate_items, role="ours", slow=True),
+            Contender("similarity matmul, in blocks", product_of_items, role="limit", slow=True),
+        ),
+        mark=Mark(process_mib=2048),
+        seconds=10.0,
+    )
+
+
 def _row(size: int, per_class: int, mark: Mark) -> Row:
     return Row(
         name=f"{size:,}, {per_class} per class",
-        make=lambda: _make(size, per_class),
-        small=lambda: _make(10 * per_class, per_class),
+        make=lambda: items_of(size, per_class),
+        small=lambda: items_of(10 * per_class, per_class),
         contenders=(
-            Contender("rankwise evaluate_retrieval", _ours, role="ours", checked=True),
+            Contender("rankwise evaluate_retrieval", evaluate_items, role="ours", checked=True),
             Contender("rank counting, plain torch", _plain, checked=True, slow=per_class > 4),
             Contender(
                 "PML AccuracyCalculator, its own exact search; mAP and recall@1 only",
@@ -131,7 +146,7 @@ def _row(size: int, per_class: int, mark: Mark) -> Row:
             Contender(
                 "torchmetrics functional, query by query", _torchmetrics, checked=True, needs="torchmetrics", slow=True
             ),
-            Contender("similarity matmul, in blocks", _product, role="limit"),
+            Contender("similarity matmul, in blocks", product_of_items, role="limit"),
         ),
         mark=mark,
         # Products of other block sizes round differently and swap neighbours.
@@ -151,5 +166,6 @@ RETRIEVAL_METRICS = Group(
     rows=(
         _row(10_000, 4, Mark(times_limit=2, peak_mib=500, why_missed=_SORT)),
         _row(10_000, 100, Mark(times_limit=2, peak_mib=500, why_missed=_SORT)),
+        _whole_products(60_502),
     ),
 )

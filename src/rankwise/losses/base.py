@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from rankwise.checks import check_choice, check_ids, check_labels, check_tensor
 from rankwise.distributed import gather_rows, world_size
 from rankwise.lists import PackedLists, full_precision, pack, reduce_lists
+from rankwise.losses.compiled import outside_graphs
 
 __all__ = ["ListLoss"]
 
@@ -50,6 +51,7 @@ class ListLoss(nn.Module):
         """How many lists of the last batch were left out because they lacked the items the loss needs."""
         return int((~self._valid).sum())
 
+    @outside_graphs
     def forward(
         self,
         scores: Tensor,

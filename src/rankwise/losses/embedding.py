@@ -9,6 +9,7 @@ from rankwise.checks import check_choice, check_finite, check_ids, check_same_sh
 from rankwise.distributed import gather_rows
 from rankwise.lists import Lists, PackedLists, full_precision
 from rankwise.losses.base import ListLoss
+from rankwise.losses.compiled import outside_graphs
 from rankwise.losses.similarity import self_similarities
 
 __all__ = ["EmbeddingLoss", "check_embeddings", "similarity_lists"]
@@ -51,6 +52,7 @@ class EmbeddingLoss(nn.Module):
         """How many queries of the last batch had no relevant or no irrelevant item to rank."""
         return self.loss.skipped
 
+    @outside_graphs
     def forward(
         self,
         embeddings: Tensor,

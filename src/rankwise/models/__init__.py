@@ -3,6 +3,7 @@
 from rankwise.models.anchors import Anchors, make_anchors
 from rankwise.models.atss import Assigned, assign_anchors
 from rankwise.models.bag_of_words import BagOfWordsScorer
+from rankwise.models.chunks import InChunks
 from rankwise.models.context_aware import ContextAwareRanker
 from rankwise.models.convolution import ConvEmbedder
 from rankwise.models.ease import EASE
@@ -27,6 +28,7 @@ __all__ = [
     "ContextAwareRanker",
     "ConvEmbedder",
     "FeatureMixup",
+    "InChunks",
     "ItemItemScorer",
     "MLPEmbedder",
     "MLPScorer",

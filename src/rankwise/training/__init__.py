@@ -2,7 +2,6 @@
 
 from rankwise.training.averaging import AverageWeights, averaged
 from rankwise.training.checkpoints import Checkpoints, read_checkpoint
-from rankwise.training.chunks import InChunks
 from rankwise.training.devices import Place, make_fabric
 from rankwise.training.estimates import EstimateCheck, check_estimates
 from rankwise.training.history import History, Run, Step
@@ -19,7 +18,6 @@ __all__ = [
     "Contender",
     "EstimateCheck",
     "History",
-    "InChunks",
     "Interrupted",
     "LinearRun",
     "Outcome",

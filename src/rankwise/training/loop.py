@@ -16,11 +16,11 @@ from torch.optim import Optimizer
 
 from rankwise.checks import check_count
 from rankwise.data import Batch
+from rankwise.models.chunks import InChunks
 from rankwise.samplers import SeededBatchSampler
 from rankwise.tasks import Task
 from rankwise.training.averaging import Averaging
 from rankwise.training.checkpoints import Checkpoints, read_checkpoint
-from rankwise.training.chunks import InChunks
 from rankwise.training.devices import Place, make_fabric
 from rankwise.training.estimates import check_estimates
 from rankwise.training.history import History, Run, Step

@@ -1,0 +1,37 @@
+"""One step of a deep model on 16,384 rows, so many at a time (0: all at once): prints its peak memory in MiB."""
+
+import re
+import sys
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from rankwise.losses import AUPRCLoss
+from rankwise.models import InChunks
+
+
+def kib(name):
+    return int(re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())[1])
+
+
+def main(rows):
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    layers = [part for _ in range(6) for part in (nn.Linear(256, 256), nn.Tanh())]
+    model = nn.Sequential(nn.Linear(16, 256), *layers, nn.Linear(256, 1))
+    loss, features, labels = AUPRCLoss(), torch.randn(16_384, 16), (torch.arange(16_384) % 50 == 0).long()
+
+    def step(some):
+        outputs = (InChunks(model, rows) if rows else model)(features[:some])
+        loss(outputs[:, 0], labels[:some]).backward()
+
+    step(128)
+    Path("/proc/self/clear_refs").write_text("5")
+    before = kib("VmRSS")
+    step(16_384)
+    print((kib("VmHWM") - before) / 1024)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
