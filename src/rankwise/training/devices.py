@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import torch
 from lightning_fabric import Fabric
-from lightning_fabric.strategies import DDPStrategy
+from lightning_fabric.strategies.ddp import DDPStrategy
 
 from rankwise.checks import check_choice, check_positive
 
