@@ -24,6 +24,7 @@ SPREADS = ("normal", "ties", "constant", "zeros of both signs", "denormal", "hug
 LAYOUTS = ("contiguous", "strided", "transposed", "expanded")
 LABEL_DTYPES = (torch.bool, torch.uint8, torch.int32, torch.int64, torch.float32, torch.float64)
 SMALLEST, LARGEST = -(2**63), 2**63 - 1
+IDS_OF_ALL_KINDS = st.one_of(st.integers(-2, 2), st.sampled_from([SMALLEST, LARGEST]), st.integers(SMALLEST, LARGEST))
 
 
 def search(check: Callable[[Any], None], strategy: st.SearchStrategy[Any], examples: int) -> None:
