@@ -64,7 +64,7 @@ FILES = {
     "songs.arff": (ARFF.encode(), lambda path: read_arff(path, labels=2)),
     "table.csv": (CSV.encode(), read_table),
     "scores.csv": (CSV.replace("a,b", "score,b").encode(), read_scores),
-    "pairs.csv": (b"user,item,stars\nann,7,5\nbob,9,3\n" * 10, lambda path: read_interactions(path, rating=2)),
+    "pairs.csv": (b"user,item,stars\n" + b"ann,7,5\nbob,9,3\n" * 10, lambda path: read_interactions(path, rating=2)),
     "table.npz": (arrays(), read_table),
     "table.parquet": (parquet(), read_table),
     "scores.parquet": (parquet(), read_scores),
@@ -155,9 +155,8 @@ def bomb(folder: Path, kind: str) -> Path:
     elif kind.endswith("parquet"):
         pl.select(a=pl.repeat(1, 400_000_000, dtype=pl.Int8)).write_parquet(path, compression="zstd")
     else:
-        opened = gzip.open(path, "wb") if kind.endswith("gz") else lzma.open(path, "wb", preset=0)
         line = b"0" * 2**20 if "line" in kind else b"1,2,0\n" * (2**20 // 6)
-        with opened as file:
+        with gzip.open(path, "wb") if kind.endswith("gz") else lzma.open(path, "wb", preset=0) as file:
             for _ in range(1200):
                 file.write(line)
     return path
