@@ -211,7 +211,9 @@ def test_the_cache_of_a_recipe_makes_only_npz_files_named_after_the_data(tmp_pat
     monkeypatch.chdir(tmp_path)
     write_all(tmp_path)
     before = everything_below(tmp_path)
-    assert main(["train", "queries.yaml", "budget.steps=2", "data.cache=kept", "--out", "run"]) == 0
+    command = ["train", "queries.yaml", "budget.steps=2", "data.cache=kept", "--out", "run"]
+    assert main(command) == 0
+    assert main([*command, "--resume"]) == 0  # a cache is not part of the data
     new = [path for path in everything_below(tmp_path) - before if path.is_file()]
     beside = [path for path in new if not path.is_relative_to(tmp_path / "run")]
     assert beside
