@@ -95,6 +95,11 @@ def cases(draw: st.DrawFn, labels: str = "binary", longest: int = 40) -> Case:
     return Case(scores, _labels(draw, random, labels, size), given, layout)
 
 
+def drawn(kind: str, seed: int, size: tuple[int, ...]) -> Tensor:
+    """Numbers of one of the `SPREADS`, float64."""
+    return torch.from_numpy(_spread(kind, np.random.default_rng(seed), size))
+
+
 def _spread(kind: str, random: np.random.Generator, size: tuple[int, ...]) -> np.ndarray:
     normal = random.normal(size=size)
     if kind == "ties":
