@@ -130,7 +130,7 @@ def check_embeddings(build, given: tuple[torch.Tensor, torch.Tensor]) -> None:
     before = copy.deepcopy(loss.state_dict())
     bad = vectors.clone()
     bad[0, 0] = float("nan")
-    with pytest.raises(ValueError, match="^embeddings: expected finite numbers"):
+    with pytest.raises(ValueError, match=r"^embeddings: expected finite numbers"):
         loss(bad, classes)
     loss.eval()(vectors, classes)
     assert all(torch.equal(before[name], tensor) for name, tensor in loss.state_dict().items())
