@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BENCH_VENV ?= .venv-bench
 WORKERS ?= 2
+MINUTES ?= 60
+SECONDS_EACH ?= 60
 
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.complete
@@ -24,7 +26,7 @@ define environment
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint bench docs clean
+.PHONY: help demo test test-all lint bench faults soak fuzz docs clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -46,6 +48,19 @@ lint: $(STAMP) ## ruff, mypy and the import contract only
 
 bench: $(BENCH_STAMP) ## speed and memory against other libraries, in an environment of its own
 	$(BENCH_VENV)/bin/python -m benchmarks.speed
+
+faults: $(STAMP) ## kill, starve and damage trainings: what is lost, what is said (20 minutes)
+	$(ONE_THREAD) $(BIN)/python -m benchmarks.trust.faults
+
+soak: $(STAMP) ## train for an hour with restarts: is anything lost, does memory grow? (MINUTES=60)
+	$(ONE_THREAD) $(BIN)/python -m benchmarks.trust.soak --minutes $(MINUTES) --out soak.json
+	$(ONE_THREAD) $(BIN)/python -m benchmarks.trust.drift
+
+fuzz: $(STAMP) ## search for files that break the readers, guided by coverage (SECONDS_EACH=60)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check atheris
+	for target in text tables containers recipes; do \
+		$(ONE_THREAD) $(BIN)/python fuzz/$$target.py -max_total_time=$(SECONDS_EACH) -max_len=600 || exit 1; \
+	done
 
 docs: $(DOCS_STAMP) ## the documentation site, in site/
 	$(BIN)/python scripts/docs_tables.py

@@ -56,7 +56,7 @@ def fuzz(readers: Mapping[str, Reader], seeds: list[bytes], *, say_file: bool = 
     for number, seed in enumerate(seeds):
         for place in range(len(names)):
             (seed_folder / f"{number}-{place}").write_bytes(bytes([place]) + seed)
-    atheris.Setup([*sys.argv, str(seed_folder), "-timeout=20", "-rss_limit_mb=0"], one)
+    atheris.Setup([*sys.argv, str(seed_folder), "-timeout=60", "-rss_limit_mb=0"], one)
     atheris.Fuzz()
 
 

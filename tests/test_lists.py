@@ -129,3 +129,10 @@ def test_weights_of_lists():
 def test_no_items_at_all_pack_into_nothing(shape):
     packed = pack(torch.zeros(shape), torch.zeros(shape))
     assert sum(int(block.mask.sum()) for block in packed.blocks) == 0
+
+
+def test_lists_lie_in_memory_row_by_row_however_they_came():
+    scores = torch.arange(12.0).view(4, 3)
+    for other in (scores.T.contiguous().T, scores[:1].expand(4, 3)):
+        assert pack(other, torch.ones(4, 3)).blocks[0].scores.is_contiguous()
+    assert pack(scores, torch.ones(4, 3), lists="columns").blocks[0].scores.is_contiguous()

@@ -457,3 +457,9 @@ def test_all_public_samplers_are_registered():
         if isinstance(value := getattr(rankwise.samplers, name), type) and value is not SeededBatchSampler
     }
     assert public == {record.build for record in SAMPLERS}
+
+
+def test_queries_may_have_any_int64_as_id():
+    ids = [-(2**63), 2**63 - 1, -(2**63), 2**63 - 1]
+    batches = list(QueryBatchSampler([1, 1, 0, 0], ids, queries=1, seed=0))
+    assert sorted(map(sorted, batches)) == [[0, 2], [1, 3]]

@@ -24,6 +24,7 @@ SPREADS = ("normal", "ties", "constant", "zeros of both signs", "denormal", "hug
 LAYOUTS = ("contiguous", "strided", "transposed", "expanded")
 LABEL_DTYPES = (torch.bool, torch.uint8, torch.int32, torch.int64, torch.float32, torch.float64)
 SMALLEST, LARGEST = -(2**63), 2**63 - 1
+IDS_OF_ALL_KINDS = st.one_of(st.integers(-2, 2), st.sampled_from([SMALLEST, LARGEST]), st.integers(SMALLEST, LARGEST))
 
 
 def search(check: Callable[[Any], None], strategy: st.SearchStrategy[Any], examples: int) -> None:
@@ -92,6 +93,11 @@ def cases(draw: st.DrawFn, labels: str = "binary", longest: int = 40) -> Case:
         if draw(st.integers(0, 3)) == 0:
             given["sample_ids"] = _ids(draw, random, int(np.prod(size))).view(size)
     return Case(scores, _labels(draw, random, labels, size), given, layout)
+
+
+def drawn(kind: str, seed: int, size: tuple[int, ...]) -> Tensor:
+    """Numbers of one of the `SPREADS`, float64."""
+    return torch.from_numpy(_spread(kind, np.random.default_rng(seed), size))
 
 
 def _spread(kind: str, random: np.random.Generator, size: tuple[int, ...]) -> np.ndarray:

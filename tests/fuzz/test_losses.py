@@ -8,9 +8,10 @@ from functools import partial
 
 import pytest
 import torch
+from hypothesis import strategies as st
 
-from fuzz.cases import Case, cases, refused_scores, search, searches
-from rankwise.losses import LOSSES, ListLoss
+from fuzz.cases import DTYPES, IDS_OF_ALL_KINDS, SPREADS, Case, cases, drawn, refused_scores, search, searches
+from rankwise.losses import LOSSES, AUPRCLoss, EmbeddingLoss, LateMemoryLoss, ListLoss, StableAPLoss
 
 OVER_SCORES = [record for record in LOSSES if record.inputs == "scores"]
 by_name = pytest.mark.parametrize("record", OVER_SCORES, ids=lambda record: record.name)
@@ -96,3 +97,62 @@ def check_refused(build, given: tuple[Case, torch.Tensor]) -> None:
 @by_name
 def test_scores_that_are_no_numbers_are_refused_before_the_state_changes(record, examples):
     search(partial(check_refused, record.build), refused_scores(record.labels), examples)
+
+
+OVER_EMBEDDINGS = {record.name: record.build for record in LOSSES if record.inputs == "embeddings"} | {
+    "cosine": lambda: EmbeddingLoss(AUPRCLoss()),
+    "dot": lambda: EmbeddingLoss(StableAPLoss(), similarity="dot"),
+    "late memory": lambda: LateMemoryLoss(AUPRCLoss(), memory=20),
+}
+
+
+@st.composite
+def embeddings(draw: st.DrawFn) -> tuple[torch.Tensor, torch.Tensor]:
+    """Vectors (B, d) and their classes; some vectors may be zero, or all the same."""
+    count, size = draw(st.integers(1, 12)), draw(st.integers(1, 5))
+    vectors = drawn(draw(st.sampled_from(SPREADS)), draw(st.integers(0, 2**32 - 1)), (count, size))
+    vectors = vectors.clamp(-1e4, 1e4).to(draw(st.sampled_from(DTYPES)))
+    if draw(st.booleans()):
+        vectors[0] = 0
+    return vectors, torch.tensor(draw(st.lists(IDS_OF_ALL_KINDS, min_size=count, max_size=count)))
+
+
+def check_embeddings(build, given: tuple[torch.Tensor, torch.Tensor]) -> None:
+    vectors, classes = given
+    loss = build()
+    for batch in (vectors, vectors.flip(0)):  # the second time it remembers the first
+        leaf = batch.clone().requires_grad_()
+        value = loss(leaf, classes)
+        assert bool(torch.isfinite(value.detach())), value
+        (gradient,) = torch.autograd.grad(value, leaf)
+        assert gradient.dtype == vectors.dtype
+        assert not bool(gradient.isnan().any()), gradient
+    before = copy.deepcopy(loss.state_dict())
+    bad = vectors.clone()
+    bad[0, 0] = float("nan")
+    with pytest.raises(ValueError, match=r"^embeddings: expected finite numbers"):
+        loss(bad, classes)
+    loss.eval()(vectors, classes)
+    assert all(torch.equal(before[name], tensor) for name, tensor in loss.state_dict().items())
+
+
+@searches
+@pytest.mark.parametrize("name", OVER_EMBEDDINGS)
+def test_any_vectors_give_finite_values_and_gradients(name, examples):
+    search(partial(check_embeddings, OVER_EMBEDDINGS[name]), embeddings(), examples)
+
+
+# All others hold a number for every pair of items, or try every order.
+LONG = ("auprc", "stable-ap", "semi-variance", "cross-entropy", "focal", "pairwise-auroc", "soap", "ndcg", "top-k-ndcg")
+LONG += ("listwise-cross-entropy", "listnet", "listmle", "softmax", "squared-error", "pap", "hinge-partial-auc")
+
+
+@pytest.mark.parametrize("items", [20_000, pytest.param(100_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", LONG)
+def test_a_long_list_gives_a_finite_value_and_gradient(name, items):
+    scores = drawn("normal", 0, (items,)).float().requires_grad_()
+    value = LOSSES.get(name).build()(scores, (torch.arange(items) % 100 == 0).long())
+    value.backward()
+    assert bool(torch.isfinite(value.detach()))
+    assert bool(torch.isfinite(scores.grad).all())
+    assert bool(scores.grad.any())

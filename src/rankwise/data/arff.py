@@ -141,8 +141,12 @@ def _label_columns(path: Path, head: _Head, labels: int | str | Path | None) -> 
 
 
 def _xml_names(path: Path) -> list[str]:
+    text = read_text(path)
+    if "<!" in text.replace("<!--", ""):
+        raise ValueError(f"{path}: expected an XML file of labels without declarations (<!...>), got some")
     try:
-        root = ElementTree.fromstring(read_text(path))
+        # Without declarations there are no entities, which is what makes XML of strangers dangerous.
+        root = ElementTree.fromstring(text)  # noqa: S314
     except ElementTree.ParseError as problem:
         raise ValueError(f"{path}: expected an XML file of labels, got {problem}") from None
     names = [name for each in root.iter() if each.tag.endswith("label") and (name := each.get("name")) is not None]

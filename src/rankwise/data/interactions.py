@@ -213,7 +213,7 @@ def _times(path: Path, frame: pl.DataFrame, name: str) -> Tensor:
     if frame[name].dtype.is_temporal():
         return torch.from_numpy(frame[name].cast(pl.Int64).to_numpy().copy())
     numbers = read_numbers(path, frame, name)
-    broken = numbers != np.rint(numbers)
+    broken = (numbers != np.rint(numbers)) | (np.abs(numbers) >= 2.0**63)
     if broken.any():
         refuse_cells(path, frame, name, broken, "whole numbers as times, such as seconds", "others")
     return torch.from_numpy(numbers.astype(np.int64))

@@ -146,7 +146,7 @@ def _apply(tree: dict[Any, Any], change: str) -> None:
 def _explain(problem: ValidationError, kind: type[Recipe]) -> str:
     first, *others = problem.errors(include_url=False)
     path, known = _keys_of(kind, first["loc"])
-    key = ".".join(path)
+    key = ".".join(path) or "recipe"
     if first["type"] == "extra_forbidden":
         said = f"{key}: unknown key{nearest(path[-1], known)}"
     elif first["type"] == "missing":

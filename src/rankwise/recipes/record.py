@@ -62,6 +62,8 @@ def _hash(path: Path) -> str:
         for file in sorted(entry for entry in path.rglob("*") if entry.is_file()):
             whole.update(f"{file.relative_to(path)} {_hash(file)}\n".encode())
         return whole.hexdigest()
+    if path.exists() and not path.is_file():  # a device or a pipe may never end
+        raise ValueError(f"{path}: expected a file, got something else")
     try:
         with open(path, "rb") as content:
             while block := content.read(1 << 20):

@@ -287,8 +287,8 @@ class Recipe(Strict, ABC):
         """
 
     def files(self) -> Iterator[Path]:
-        """The files the run reads."""
+        """The files the run reads; a cache only holds what they say."""
         data = getattr(self, "data", None)
-        for value in vars(data).values() if data is not None else ():
-            if isinstance(value, Path):
+        for name, value in vars(data).items() if data is not None else ():
+            if isinstance(value, Path) and name != "cache":
                 yield value

@@ -133,7 +133,8 @@ class QueryBatchSampler(SeededBatchSampler):
 def _items_of_queries(relevant: np.ndarray, ids: Indices) -> list[tuple[Indices, Indices]]:
     """The relevant and the irrelevant items of every query, in the order of the query ids."""
     order = np.lexsort((~relevant, ids))
-    starts = np.flatnonzero(np.diff(ids[order], prepend=ids[order[0]] - 1)) if len(order) else order
+    sorted_ids = ids[order]
+    starts = np.flatnonzero(np.r_[True, sorted_ids[1:] != sorted_ids[:-1]]) if len(order) else order
     hits = np.add.reduceat(relevant[order].astype(np.int64), starts)
     lists = np.split(order, starts[1:])
     return [(items[:count], items[count:]) for items, count in zip(lists, hits, strict=True)]
