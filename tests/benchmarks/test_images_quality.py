@@ -57,8 +57,8 @@ def test_settings_are_chosen_on_validation_by_one_variant_and_seeds_come_in_turn
     calls, page = start()
     assert [(t.name, t.setting, t.steps, t.seed) for t in calls[:4]] == [
         ("ours", "a", 5, 0),
-        ("ours", "b", 5, 0),
         ("rival", "c", 5, 0),
+        ("ours", "b", 5, 0),
         ("rival", "d", 5, 0),
     ]
     final = [("ours", "plain", "b"), ("ours", "more", "b"), ("rival", "plain", "c")]

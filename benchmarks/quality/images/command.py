@@ -6,6 +6,7 @@ import argparse
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 
 import torch
@@ -65,13 +66,11 @@ def run_plans(plans: dict[str, Plan], quick: Plan, folder: Path) -> None:
 
 def _trials(plan: Plan, results: Results, stage: str | None) -> Iterator[tuple[Row, Trial]]:
     if stage != "table":
-        for row in plan.rows:
-            if row.variant == plan.variant and len(row.tries) > 1:
-                for setting in row.tries:
-                    yield (
-                        row,
-                        Trial(row.name, row.variant, setting, plan.seeds[0], plan.choice_steps, "validation"),
-                    )
+        rows = [row for row in plan.rows if row.variant == plan.variant and len(row.tries) > 1]
+        for settings in zip_longest(*(row.tries for row in rows)):  # one of each method, then another of each
+            for row, setting in zip(rows, settings, strict=True):
+                if setting is not None:
+                    yield row, Trial(row.name, row.variant, setting, plan.seeds[0], plan.choice_steps, "validation")
     if stage != "choices":
         for seed in plan.seeds:
             for row in plan.rows:

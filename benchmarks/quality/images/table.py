@@ -35,7 +35,7 @@ def write_table(plan: Plan, results: Results) -> str:
     for row in plan.rows:
         trials = finished.get(row, [])
         setting = chosen_setting(plan, results, row)
-        tried = f"{len(results.tried(row.name, plan.variant)) or 1} of {len(row.tries)}"
+        tried = "-" if len(row.tries) == 1 else f"{len(results.tried(row.name, plan.variant))} of {len(row.tries)}"
         if not trials:
             lines.append(
                 f"| {row.name} | {row.variant} | {setting or '-'} | {tried} | 0 |{' - |' * (len(plan.metrics) + 1)}"
@@ -46,7 +46,7 @@ def write_table(plan: Plan, results: Results) -> str:
     lines += [
         "",
         "In percent, mean and standard deviation over seeds. tried: settings of the method run to choose one on "
-        "validation, and how many there are. A dash: not run.",
+        "validation, and how many there are. A dash: not run, nothing to choose.",
         *plan.notes,
     ]
     ours = [row for row in finished if row.ours]
