@@ -92,7 +92,7 @@ def test_classes_are_those_of_the_training_data_and_written_down(folder):
     [
         (["loss=stable"], "loss.name: unknown loss 'stable'; did you mean 'stable-ap'"),
         (["loss={name: alrp, rho: 1}"], "loss: expected no option of alrp but delta"),
-        (["loss.prior=data"], "loss: expected a number, a schedule or batch for the prior"),
+        (["loss={name: soprc, prior: data}"], "loss: expected a number, a schedule or batch for the prior"),
         (["metrics=[ndcg]"], "metrics: unknown metric of boxes 'ndcg'"),
         (["model.weights=imagenet"], "model: expected a ResNet with weights, got conv"),
         (["model={backbone: resnet18, frozen_batch_norm: true}"], "model: expected weights with frozen_batch_norm"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from benchmarks.speed.contest import Group
 from benchmarks.speed.groups.ap import AP
+from benchmarks.speed.groups.detection import DETECTION
 from benchmarks.speed.groups.importing import IMPORTING
 from benchmarks.speed.groups.ndcg import NDCG
 from benchmarks.speed.groups.one_list import ONE_LIST
@@ -16,7 +17,19 @@ from benchmarks.speed.groups.state import STATE
 
 __all__ = ["GROUPS", "find_group"]
 
-GROUPS = (ONE_LIST, RETRIEVAL_BATCH, PREVIOUS_WEIGHTS, RANKING, RETRIEVAL_METRICS, NDCG, AP, PAP, STATE, IMPORTING)
+GROUPS = (
+    ONE_LIST,
+    RETRIEVAL_BATCH,
+    PREVIOUS_WEIGHTS,
+    DETECTION,
+    RANKING,
+    RETRIEVAL_METRICS,
+    NDCG,
+    AP,
+    PAP,
+    STATE,
+    IMPORTING,
+)
 
 
 def find_group(key: str) -> Group:
