@@ -7,7 +7,7 @@ import torch
 
 from rankwise.data import Part, Split
 from rankwise.metrics import evaluate, evaluate_grades, evaluate_retrieval
-from rankwise.report.lists import figures_of, lists_by_value, top_of
+from rankwise.report.lists import figures_of, lists_by_value, top_of, worst_of
 from rankwise.tasks import Inspection, LTRTask, SeenLists, TabularTask
 from rankwise.tasks.inspection import inspect_items, some_classes, some_lists, spread_over
 from rankwise.tasks.retrieval import neighbours
@@ -112,6 +112,26 @@ def test_lists_are_found_under_their_own_number():
     top = top_of(inspection, int(order[0]), 5)
     assert top.scores == sorted(top.scores, reverse=True)
     assert top.items == 15
+
+
+def test_of_equally_bad_lists_those_with_the_lowest_first_hit_come_first():
+    scores = torch.arange(20.0).flip(0).repeat(30, 1)
+    labels = torch.zeros(30, 20, dtype=torch.int64)
+    first = torch.tensor([(7 * number) % 15 + 5 for number in range(30)])
+    labels[torch.arange(30), first - 1] = 1
+    found = evaluate(scores, labels, ["ndcg@3"], bootstrap=0)
+    inspection = Inspection(
+        found,
+        "user",
+        "item",
+        "position",
+        lambda numbers: SeenLists(scores[numbers], labels[numbers]),
+        str,
+        lambda *_: "",
+    )
+    worst = worst_of(inspection, "ndcg@3", 10)
+    assert first[worst].tolist() == sorted(first.tolist(), reverse=True)[:10]
+    assert [top_of(inspection, number, 0).first for number in worst] == first[worst].tolist()
 
 
 def test_some_whole_lists_are_whole():

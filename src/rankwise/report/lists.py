@@ -15,10 +15,10 @@ from rankwise.ranks import rank
 from rankwise.tasks import Inspection, SeenLists
 from rankwise.tasks.inspection import spread_over
 
-__all__ = ["ListFigures", "Top", "figures_of", "lists_by_value", "top_of"]
+__all__ = ["ListFigures", "Top", "figures_of", "lists_by_value", "top_of", "worst_of"]
 
 # So much is looked at for the curves and histograms; all of it where there is no more.
-LISTS, CELLS, SCORES = 2000, 2**22, 200_000
+LISTS, CELLS, SCORES, EQUALS = 2000, 2**22, 200_000, 300
 POSITIONS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 30, 50, 75, 100)
 LEVELS = 50
 
@@ -43,7 +43,8 @@ class ListFigures:
 
 @dataclass(frozen=True)
 class Top:
-    """The first items of a list: their columns, scores and labels; and how many items and relevant ones it has."""
+    """The first items of a list: their columns, scores and labels; how many items and relevant ones it has, and at which
+    position the first relevant one stands (0 if none does)."""
 
     number: int
     columns: list[int]
@@ -51,6 +52,7 @@ class Top:
     labels: list[float]
     items: int
     relevant: int
+    first: int
 
 
 def figures_of(inspection: Inspection) -> ListFigures:
@@ -94,6 +96,24 @@ def lists_by_value(inspection: Inspection, metric: str) -> Tensor:
     return order[~values[order].isnan()]
 
 
+def worst_of(inspection: Inspection, metric: str, count: int) -> list[int]:
+    """The numbers of the `count` worst lists, worst first; of equals, those whose first relevant item stands lowest.
+
+    Of very many equals some hundreds are looked at, evenly spread.
+    """
+    order, values = lists_by_value(inspection, metric), inspection.evaluation.per_query[metric]
+    if len(order) <= count:
+        return order.tolist()
+    limit = values[order[count - 1]]
+    below, equal = order[values[order] < limit], order[values[order] == limit]
+    equal = equal[spread_over(len(equal), EQUALS)]
+    first = (
+        [top_of(inspection, number, 0).first for number in equal.tolist()] if len(below) + len(equal) > count else []
+    )
+    lowest = sorted(range(len(first)), key=lambda place: -first[place]) if first else range(len(equal))
+    return [*below.tolist(), *(int(equal[place]) for place in lowest)][:count]
+
+
 def top_of(inspection: Inspection, number: int, count: int) -> Top:
     """The first `count` items of a list."""
     seen = inspection.look(torch.tensor([number]))
@@ -103,9 +123,16 @@ def top_of(inspection: Inspection, number: int, count: int) -> Top:
     relevant = int((labels > 0).logical_and(mask).sum())
     if inspection.relevant is not None:
         relevant = int(inspection.relevant[number])
-    first = columns[:count]
+    hits = (labels[columns] > 0).nonzero()
+    shown = columns[:count]
     return Top(
-        number, first.tolist(), seen.scores[0][first].tolist(), labels[first].tolist(), int(mask.sum()), relevant
+        number,
+        shown.tolist(),
+        seen.scores[0][shown].tolist(),
+        labels[shown].tolist(),
+        int(mask.sum()),
+        relevant,
+        int(hits[0]) + 1 if len(hits) else 0,
     )
 
 
