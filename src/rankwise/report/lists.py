@@ -43,8 +43,10 @@ class ListFigures:
 
 @dataclass(frozen=True)
 class Top:
-    """The first items of a list: their columns, scores and labels; how many items and relevant ones it has, and at which
-    position the first relevant one stands (0 if none does)."""
+    """The first items of a list: their columns, scores and labels.
+
+    Besides, how many items and relevant ones it has, and where the first relevant one stands (from 1; 0 for nowhere).
+    """
 
     number: int
     columns: list[int]
@@ -106,12 +108,9 @@ def worst_of(inspection: Inspection, metric: str, count: int) -> list[int]:
         return order.tolist()
     limit = values[order[count - 1]]
     below, equal = order[values[order] < limit], order[values[order] == limit]
-    equal = equal[spread_over(len(equal), EQUALS)]
-    first = (
-        [top_of(inspection, number, 0).first for number in equal.tolist()] if len(below) + len(equal) > count else []
-    )
-    lowest = sorted(range(len(first)), key=lambda place: -first[place]) if first else range(len(equal))
-    return [*below.tolist(), *(int(equal[place]) for place in lowest)][:count]
+    some = equal[spread_over(len(equal), EQUALS)].tolist()
+    lowest = sorted(some, key=lambda number: -top_of(inspection, number, 0).first)
+    return [*below.tolist(), *lowest][:count]
 
 
 def top_of(inspection: Inspection, number: int, count: int) -> Top:
