@@ -156,6 +156,47 @@ def test_each_seed_has_its_report(runs, monkeypatch, capsys):
     assert "holds 2 runs, one per seed" in capsys.readouterr().err
 
 
+@pytest.fixture(scope="module")
+def compared(runs):
+    """The page of two runs compared, one of them with a name that is a tag."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(runs.parent)
+        assert main(["train", "ltr.yaml", "optimiser.learning_rate=0.1", "--out", "runs/<b>faster"]) == 0
+        arguments = ["compare", "runs/ltr", "runs/<b>faster", "--metric", "ndcg@5", "--report", "both.html"]
+        assert main(arguments) == 0
+    return runs.parent / "both.html"
+
+
+def test_two_runs_are_compared_on_a_page(runs, compared):
+    page = compared.read_text()
+    assert headings(page) == ["Difference in ndcg@5", "Query by query: ndcg@5", "Along the training", "What was run"]
+    means = {}
+    for name in ("ltr", "<b>faster"):
+        with open(runs / name / "test-queries.csv") as file:
+            values = [float(row["ndcg@5"]) for row in csv.DictReader(file)]
+        means[name] = sum(value for value in values if value == value) / sum(value == value for value in values)
+        assert f"<td>{means[name]:.4f}</td>" in page
+    assert f"<td>{means['<b>faster'] - means['ltr']:+.4f}</td>" in page
+    assert "<b>" not in page
+    assert "&lt;b&gt;faster" in page
+
+
+def test_runs_with_a_single_list_are_compared_without_queries(runs, monkeypatch):
+    monkeypatch.chdir(runs.parent)
+    assert main(["compare", "runs/tabular", "runs/tabular", "--metric", "ap", "--report", "same.html"]) == 0
+    page = (runs.parent / "same.html").read_text()
+    assert headings(page) == ["Difference in ap", "Along the training", "What was run"]
+    assert "cannot be told apart" in page.partition("</h1>")[0]
+
+
+@needs_browser
+def test_a_comparison_has_no_error_on_any_screen(compared, browser):
+    for width in (1280, 390):
+        browser.open(compared, width=width)
+        assert browser.problems() == []
+        assert browser.run("document.documentElement.scrollWidth") <= width
+
+
 @needs_browser
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_no_error_and_no_request_on_any_screen(runs, browser, kind):

@@ -120,15 +120,11 @@ def test_of_equally_bad_lists_those_with_the_lowest_first_hit_come_first():
     first = torch.tensor([(7 * number) % 15 + 5 for number in range(30)])
     labels[torch.arange(30), first - 1] = 1
     found = evaluate(scores, labels, ["ndcg@3"], bootstrap=0)
-    inspection = Inspection(
-        found,
-        "user",
-        "item",
-        "position",
-        lambda numbers: SeenLists(scores[numbers], labels[numbers]),
-        str,
-        lambda *_: "",
-    )
+
+    def look(numbers):
+        return SeenLists(scores[numbers], labels[numbers])
+
+    inspection = Inspection(found, "user", "item", "position", look, str, lambda *_: "")
     worst = worst_of(inspection, "ndcg@3", 10)
     assert first[worst].tolist() == sorted(first.tolist(), reverse=True)[:10]
     assert [top_of(inspection, number, 0).first for number in worst] == first[worst].tolist()
