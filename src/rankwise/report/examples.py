@@ -42,7 +42,7 @@ def plural(word: str, count: int) -> str:
         return word
     if word.endswith("y"):
         return f"{word[:-1]}ies"
-    return f"{word}es" if word.endswith("s") else f"{word}s"
+    return f"{word}es" if word.endswith(("s", "x")) else f"{word}s"
 
 
 def _some(inspection: Inspection, metric: str) -> list[tuple[str, int]]:
