@@ -83,7 +83,7 @@ def test_the_worst_lists_are_those_of_the_results(runs, kind):
     metric = list(rows[0])[1]
     values = sorted(float(row[metric]) for row in rows if row[metric] != "nan")
     section = page.partition("Look at these")[0].rpartition("<tbody>")[2]
-    shown = [float(cell.partition("<")[0]) for cell in section.split("<td>")[1::3]]
+    shown = [float(cell.partition("<")[0]) for cell in section.split("<td>")[1::4]]
     assert shown == pytest.approx(values[: len(shown)], abs=5.1e-4)
     assert len(shown) == (10 if len(values) > 20 else len(values))
 
@@ -91,9 +91,12 @@ def test_the_worst_lists_are_those_of_the_results(runs, kind):
 @pytest.mark.parametrize("kind", ["image-retrieval", "longtail"])
 def test_pictures_are_shown_with_their_verdict(runs, kind):
     page = (runs / kind / "report.html").read_text()
-    assert page.count("<img") == page.count('src="data:image/png;base64,') >= 50
+    strips = page.count('<div class="strip">')
+    assert 3 <= strips <= 6
+    queries = strips if kind == "image-retrieval" else 0
+    assert page.count("<img") == page.count('src="data:image/png;base64,') == 10 * strips + queries
     right, wrong = (page.count(f'class="picture {verdict}"') for verdict in ("right", "wrong"))
-    assert right + wrong == 60
+    assert right + wrong == 10 * strips
     assert min(right, wrong) > 0
 
 
@@ -154,6 +157,47 @@ def test_each_seed_has_its_report(runs, monkeypatch, capsys):
     assert all((runs.parent / "seeds" / f"seed-{seed}" / "report.html").is_file() for seed in (0, 1))
     assert main(["report", "seeds", "--out", "one.html"]) == 2
     assert "holds 2 runs, one per seed" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def compared(runs):
+    """The page of two runs compared, one of them with a name that is a tag."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(runs.parent)
+        assert main(["train", "ltr.yaml", "optimiser.learning_rate=0.1", "--out", "runs/<b>faster"]) == 0
+        arguments = ["compare", "runs/ltr", "runs/<b>faster", "--metric", "ndcg@5", "--report", "both.html"]
+        assert main(arguments) == 0
+    return runs.parent / "both.html"
+
+
+def test_two_runs_are_compared_on_a_page(runs, compared):
+    page = compared.read_text()
+    assert headings(page) == ["Difference in ndcg@5", "Query by query: ndcg@5", "Along the training", "What was run"]
+    means = {}
+    for name in ("ltr", "<b>faster"):
+        with open(runs / name / "test-queries.csv") as file:
+            values = [float(row["ndcg@5"]) for row in csv.DictReader(file)]
+        means[name] = sum(value for value in values if value == value) / sum(value == value for value in values)
+        assert f"<td>{means[name]:.4f}</td>" in page
+    assert f"<td>{means['<b>faster'] - means['ltr']:+.4f}</td>" in page
+    assert "<b>" not in page
+    assert "&lt;b&gt;faster" in page
+
+
+def test_runs_with_a_single_list_are_compared_without_queries(runs, monkeypatch):
+    monkeypatch.chdir(runs.parent)
+    assert main(["compare", "runs/tabular", "runs/tabular", "--metric", "ap", "--report", "same.html"]) == 0
+    page = (runs.parent / "same.html").read_text()
+    assert headings(page) == ["Difference in ap", "Along the training", "What was run"]
+    assert "cannot be told apart" in page.partition("</h1>")[0]
+
+
+@needs_browser
+def test_a_comparison_has_no_error_on_any_screen(compared, browser):
+    for width in (1280, 390):
+        browser.open(compared, width=width)
+        assert browser.problems() == []
+        assert browser.run("document.documentElement.scrollWidth") <= width
 
 
 @needs_browser

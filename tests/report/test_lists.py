@@ -7,8 +7,10 @@ import torch
 
 from rankwise.data import Part, Split
 from rankwise.metrics import evaluate, evaluate_grades, evaluate_retrieval
-from rankwise.report.lists import figures_of, lists_by_value, top_of
-from rankwise.tasks import Inspection, LTRTask, SeenLists, TabularTask
+from rankwise.report import Report, render_report
+from rankwise.report.examples import example_sections
+from rankwise.report.lists import figures_of, lists_by_value, top_of, worst_of
+from rankwise.tasks import Box, Drawing, Inspection, LTRTask, SeenLists, TabularTask
 from rankwise.tasks.inspection import inspect_items, some_classes, some_lists, spread_over
 from rankwise.tasks.retrieval import neighbours
 
@@ -114,6 +116,22 @@ def test_lists_are_found_under_their_own_number():
     assert top.items == 15
 
 
+def test_of_equally_bad_lists_those_with_the_lowest_first_hit_come_first():
+    scores = torch.arange(20.0).flip(0).repeat(30, 1)
+    labels = torch.zeros(30, 20, dtype=torch.int64)
+    first = torch.tensor([(7 * number) % 15 + 5 for number in range(30)])
+    labels[torch.arange(30), first - 1] = 1
+    found = evaluate(scores, labels, ["ndcg@3"], bootstrap=0)
+
+    def look(numbers):
+        return SeenLists(scores[numbers], labels[numbers])
+
+    inspection = Inspection(found, "user", "item", "position", look, str, lambda *_: "")
+    worst = worst_of(inspection, "ndcg@3", 10)
+    assert first[worst].tolist() == sorted(first.tolist(), reverse=True)[:10]
+    assert [top_of(inspection, number, 0).first for number in worst] == first[worst].tolist()
+
+
 def test_some_whole_lists_are_whole():
     ids = torch.arange(50_000) // 100
     rows = some_lists(ids)
@@ -121,7 +139,7 @@ def test_some_whole_lists_are_whole():
     assert 10 < len(chosen) < 100
     assert set(counts.tolist()) == {100}
     labels = torch.arange(10_000) // 20
-    chosen, counts = labels[some_classes(labels)].unique(return_counts=True)
+    chosen, counts = labels[some_classes(labels, 320)].unique(return_counts=True)
     assert len(chosen) == 16
     assert set(counts.tolist()) == {20}
 
@@ -142,3 +160,28 @@ def test_judging_and_inspecting_agree():
     ):
         model = task.build_model()
         assert task.inspect(model, "test", bootstrap=50).evaluation.means == task.judge(model, "test").means
+
+
+def test_drawings_are_shown_with_their_boxes():
+    labels = torch.tensor([[1, 0], [0, 1]])
+    scores = torch.tensor([[0.9, 0.5], [0.9, 0.5]])
+    boxes = (Box(0.1, 0.2, 0.5, 0.6, "cell <0.9>", True), Box(0.5, 0.5, 1.0, 1.0, "cell 0.4", False))
+    drawing = Drawing(torch.zeros(3, 40, 60, dtype=torch.uint8), "slide '7'", boxes)
+    inspection = Inspection(
+        evaluate(scores, labels, ["ap"], bootstrap=0),
+        "class",
+        "box",
+        "precision",
+        lambda numbers: SeenLists(scores[numbers], labels[numbers]),
+        list_name=str,
+        item_name=lambda _, column: str(column),
+        drawings=(drawing,),
+    )
+    sections = example_sections(inspection, "ap")
+    assert [section.title for section in sections] == ["In the pictures", "A look at the rankings"]
+    page = render_report(Report("t", "h", "", tuple(sections)))
+    assert page.count('class="box right" style="left: 10.0%; top: 20.0%; width: 40.0%; height: 40.0%"') == 1
+    assert page.count('class="box wrong"') == 1
+    assert "cell &lt;0.9&gt; (right); cell 0.4 (wrong)" in page
+    assert "<h3><bdi></bdi></h3>" not in page
+    assert "The first 10 boxes of some classes" in page

@@ -168,6 +168,7 @@ def compare(
     label: Annotated[str | None, typer.Option(help="The column of the labels.", show_default="by name")] = None,
     query: Annotated[str | None, typer.Option(help="The column of the lists.", show_default="by name")] = None,
     group: Annotated[str | None, typer.Option(help="A column to compare by.", show_default="by name")] = None,
+    report: Annotated[Path | None, typer.Option(help="Where to write a report, an HTML file.")] = None,
 ) -> None:
     """Is one model better than another, or was it luck? Differences to the first, with intervals and a paired test.
 
@@ -177,8 +178,11 @@ def compare(
         raise typer.BadParameter("expected two or more", param_hint="PATHS")
     from rankwise.cli.compare import show_comparison
     from rankwise.cli.judged import Columns
+    from rankwise.cli.scores import check_out
 
-    show_comparison(paths, metric or (), Columns(score, label, query, group))
+    if report is not None:
+        check_out(report, "--report")
+    show_comparison(paths, metric or (), Columns(score, label, query, group), report)
 
 
 @app.command("list", short_help="List losses, metrics, samplers, tasks and recipes.")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from rankwise.cli.console import print_paragraph, print_table
+from rankwise.cli.extras import require
 from rankwise.cli.judged import Columns, by_group, default_metrics, judge, open_scores, same_items
 from rankwise.data import Scores
 from rankwise.metrics import Comparison, compare, compare_items
@@ -16,31 +19,56 @@ from rankwise.metrics import Comparison, compare, compare_items
 __all__ = ["show_comparison"]
 
 
-def show_comparison(paths: Sequence[Path], metrics: Sequence[str], columns: Columns) -> None:
-    """Print how the others compare with the first."""
+class Compared(NamedTuple):
+    """One metric: of each other the comparison with the first, and all values per query, if there are many queries."""
+
+    title: str
+    found: list[Comparison]
+    values: list[Tensor]
+    queries: list[str]
+
+
+def show_comparison(paths: Sequence[Path], metrics: Sequence[str], columns: Columns, report: Path | None) -> None:
+    """Print how the others compare with the first, and write it to a report if one is wanted."""
+    if report is not None:
+        require("the report", ("jinja2",), extra="report")
     if all(path.is_dir() for path in paths) and not all(_has_scores(path) for path in paths):
-        _compare_queries(paths, metrics)
-        return
+        compared = list(_compare_queries(paths, metrics))
+    else:
+        compared = list(_compare_scores(paths, metrics, columns))
+    for each in compared:
+        _show(each.title, paths, each.found)
+    if report is not None:
+        _write(report, paths, compared)
+        print_paragraph(f"Report: {report}")
+
+
+def _compare_scores(paths: Sequence[Path], metrics: Sequence[str], columns: Columns) -> Iterator[Compared]:
     first, *others = (open_scores(path, columns) for path in paths)
     others = [same_items(first, other, str(path)) for other, path in zip(others, paths[1:], strict=True)]
     names = list(metrics) or default_metrics(first)[:1]
     for name in names:
-        _show(name, paths, [_compare(first, other, name) for other in others])
+        yield _compare_all(name, name, [first, *others])
     for group, _ in by_group(first):
         assert first.group_ids is not None
         parts = [dict(by_group(_with_groups(each, first)))[group] for each in (first, *others)]
         for name in names:
-            _show(f"{name}, group {group}", paths, [_compare(parts[0], part, name) for part in parts[1:]])
+            yield _compare_all(f"{name}, group {group}", name, parts)
 
 
-def _compare(first: Scores, other: Scores, metric: str) -> Comparison:
+def _compare_all(title: str, metric: str, systems: Sequence[Scores]) -> Compared:
+    first, *others = systems
     if first.query_ids is None or len(first.query_ids.unique()) == 1:
-        return compare_items(other.scores, first.scores, first.labels, metric)
-    found = [judge(each, [metric], bootstrap=0) for each in (other, first)]
-    return compare(*found)
+        items = [compare_items(other.scores, first.scores, first.labels, metric) for other in others]
+        return Compared(title, items, [], [])
+    judged = [judge(each, [metric], bootstrap=0) for each in systems]
+    found = [compare(each, judged[0]) for each in judged[1:]]
+    ids = judged[0].query_ids.tolist()
+    queries = [str(each) if first.query_names is None else first.query_names[each] for each in ids]
+    return Compared(title, found, [next(iter(each.per_query.values())) for each in judged], queries)
 
 
-def _compare_queries(paths: Sequence[Path], metrics: Sequence[str]) -> None:
+def _compare_queries(paths: Sequence[Path], metrics: Sequence[str]) -> Iterator[Compared]:
     """Runs that have values per query only, such as retrieval."""
     from rankwise.recipes.results import read_queries
 
@@ -54,7 +82,24 @@ def _compare_queries(paths: Sequence[Path], metrics: Sequence[str]) -> None:
         if name not in shared:
             raise ValueError(f"metric: expected one that all runs have ({', '.join(shared)}), got {name!r}")
         values = [torch.tensor(table[name], dtype=torch.float64) for table in tables]
-        _show(name, paths, [compare(other, values[0], metric=name) for other in values[1:]])
+        found = [compare(other, values[0], metric=name) for other in values[1:]]
+        yield Compared(name, found, values, queries[0])
+
+
+def _write(report: Path, paths: Sequence[Path], compared: Sequence[Compared]) -> None:
+    from rankwise.recipes.run import history_of_run
+    from rankwise.report import write_report
+    from rankwise.report.compare import ComparedMetric, comparison_report
+
+    # Without the folders they have in common, if that leaves them distinct.
+    short = [path.name or str(path) for path in paths]
+    names = short if len(set(short)) == len(paths) else [str(path) for path in paths]
+    histories = {
+        name: found
+        for name, path in zip(names, paths, strict=True)
+        if path.is_dir() and (found := history_of_run(path)) is not None
+    }
+    write_report(report, comparison_report(names, [ComparedMetric(*each) for each in compared], histories))
 
 
 def _show(title: str, paths: Sequence[Path], found: Sequence[Comparison]) -> None:

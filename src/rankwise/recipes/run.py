@@ -22,7 +22,7 @@ from rankwise.tasks import InspectableTask, Inspection, ScoringTask, Task
 from rankwise.training import Checkpoints, History, Run, Step, fit, make_fabric, read_checkpoint
 from rankwise.training.logs import CSVLog, Log, TensorBoardLog
 
-__all__ = ["Finished", "RunFolder", "Watcher", "open_run", "run_recipe"]
+__all__ = ["Finished", "RunFolder", "Watcher", "history_of_run", "open_run", "run_recipe"]
 
 
 @dataclass(frozen=True)
@@ -283,6 +283,14 @@ def open_run(folder: Path, data: Path | None = None, metrics: Sequence[str] = ()
         raise ValueError(f"{data or folder}: the data do not fit the model of {folder} ({said})") from None
     newest, _ = where.checkpoints().newest()
     return OpenRun(recipe, task, model, record, _history(newest or state))
+
+
+def history_of_run(folder: Path) -> tuple[str, History] | None:
+    """The metric by which a run makes its choices, and its history so far; None if it has no checkpoint."""
+    state, _ = RunFolder(folder).checkpoints().newest()
+    if state is None:
+        return None
+    return make_recipe(read_record(RunFolder(folder).record)["recipe"]).measured[0], _history(state)
 
 
 def _history(state: Mapping[str, Any]) -> History:

@@ -14,7 +14,7 @@ __all__ = ["example_sections", "plural"]
 FIRST = 10
 SMALL, MEDIUM = 64, 360
 MISTAKES = 8
-# Where the lists to look at stand among all, from the worst to the best.
+# Where the lists to look at stand, from the worst value to the best.
 PLACES = (0, 0.1, 0.35, 0.65, 0.9, 1)
 
 
@@ -42,21 +42,22 @@ def plural(word: str, count: int) -> str:
         return word
     if word.endswith("y"):
         return f"{word[:-1]}ies"
-    return f"{word}es" if word.endswith("s") else f"{word}s"
+    return f"{word}es" if word.endswith(("s", "x")) else f"{word}s"
 
 
 def _some(inspection: Inspection, metric: str) -> list[tuple[str, int]]:
-    """The worst list, the best and some between, each with how many are worse; fewer where there are not so many."""
+    """The worst list, the best and some between that differ, each with how many are worse."""
     order = lists_by_value(inspection, metric)
     values = inspection.evaluation.per_query[metric]
-    places = list(dict.fromkeys(round(share * (len(order) - 1)) for share in PLACES)) if len(order) else []
+    different = values[order].unique()
+    places = dict.fromkeys(round(share * (len(different) - 1)) for share in PLACES) if len(order) else {}
     chosen = []
-    for place in places:
-        number = int(order[place])
-        worse = 100 * int((values < values[number]).sum()) // len(order)
+    for value in different[list(places)]:
+        number = int(order[values[order] == value][0])
+        worse = 100 * int((values < value).sum()) // len(order)
         standing = f"better than {worse} % of the {plural(inspection.list_word, 2)}"
-        if place in (0, len(order) - 1):
-            standing = "none is worse" if place == 0 else "none is better"
+        if value == different[0] or value == different[-1]:
+            standing = "none is worse" if value == different[0] else "none is better"
         chosen.append((standing, number))
     return chosen
 

@@ -15,10 +15,10 @@ from rankwise.ranks import rank
 from rankwise.tasks import Inspection, SeenLists
 from rankwise.tasks.inspection import spread_over
 
-__all__ = ["ListFigures", "Top", "figures_of", "lists_by_value", "top_of"]
+__all__ = ["ListFigures", "Top", "figures_of", "lists_by_value", "top_of", "worst_of"]
 
 # So much is looked at for the curves and histograms; all of it where there is no more.
-LISTS, CELLS, SCORES = 2000, 2**22, 200_000
+LISTS, CELLS, SCORES, EQUALS = 2000, 2**22, 200_000, 300
 POSITIONS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 30, 50, 75, 100)
 LEVELS = 50
 
@@ -43,7 +43,10 @@ class ListFigures:
 
 @dataclass(frozen=True)
 class Top:
-    """The first items of a list: their columns, scores and labels; and how many items and relevant ones it has."""
+    """The first items of a list: their columns, scores and labels.
+
+    Besides, how many items and relevant ones it has, and where the first relevant one stands (from 1; 0 for nowhere).
+    """
 
     number: int
     columns: list[int]
@@ -51,6 +54,7 @@ class Top:
     labels: list[float]
     items: int
     relevant: int
+    first: int
 
 
 def figures_of(inspection: Inspection) -> ListFigures:
@@ -94,6 +98,21 @@ def lists_by_value(inspection: Inspection, metric: str) -> Tensor:
     return order[~values[order].isnan()]
 
 
+def worst_of(inspection: Inspection, metric: str, count: int) -> list[int]:
+    """The numbers of the `count` worst lists, worst first; of equals, those whose first relevant item stands lowest.
+
+    Of very many equals some hundreds are looked at, evenly spread.
+    """
+    order, values = lists_by_value(inspection, metric), inspection.evaluation.per_query[metric]
+    if len(order) <= count:
+        return order.tolist()
+    limit = values[order[count - 1]]
+    below, equal = order[values[order] < limit], order[values[order] == limit]
+    some = equal[spread_over(len(equal), EQUALS)].tolist()
+    lowest = sorted(some, key=lambda number: -top_of(inspection, number, 0).first)
+    return [*below.tolist(), *lowest][:count]
+
+
 def top_of(inspection: Inspection, number: int, count: int) -> Top:
     """The first `count` items of a list."""
     seen = inspection.look(torch.tensor([number]))
@@ -103,9 +122,16 @@ def top_of(inspection: Inspection, number: int, count: int) -> Top:
     relevant = int((labels > 0).logical_and(mask).sum())
     if inspection.relevant is not None:
         relevant = int(inspection.relevant[number])
-    first = columns[:count]
+    hits = (labels[columns] > 0).nonzero()
+    shown = columns[:count]
     return Top(
-        number, first.tolist(), seen.scores[0][first].tolist(), labels[first].tolist(), int(mask.sum()), relevant
+        number,
+        shown.tolist(),
+        seen.scores[0][shown].tolist(),
+        labels[shown].tolist(),
+        int(mask.sum()),
+        relevant,
+        int(hits[0]) + 1 if len(hits) else 0,
     )
 
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from rankwise.metrics import Evaluation
 from rankwise.report.content import Axis, Figure, Listing, Panel, Report, Section, Series, Table
 from rankwise.report.examples import example_sections, plural
-from rankwise.report.lists import ListFigures, figures_of, lists_by_value, top_of
+from rankwise.report.lists import ListFigures, figures_of, lists_by_value, top_of, worst_of
 from rankwise.report.memory import memory_section
 from rankwise.report.plots import axis, curve, plain, shares_axis
+from rankwise.report.smooth import smoothed
 from rankwise.tasks import Inspection
 from rankwise.training import History
 
@@ -130,7 +131,7 @@ def _training(result: RunResult) -> Section:
     history, metric = result.history, result.metric
     panels = []
     if history.losses:
-        steps, means = _smoothed(history.losses)
+        steps, means = smoothed(history.losses)
         panels.append(
             Panel(
                 axis("step", [0, len(history.losses)], low=0),
@@ -211,19 +212,18 @@ def _list_by_list(result: RunResult) -> list[Section]:
     if len(inspection.evaluation.query_ids) < 2 or not len(order):
         return []
     word, values = inspection.list_word, inspection.evaluation.per_query[result.metric]
-    some = order.tolist() if len(order) <= 2 * WORST else order[:WORST].tolist()
+    some = order.tolist() if len(order) <= 2 * WORST else worst_of(inspection, result.metric, WORST)
     rows = []
     for number in some:
         top = top_of(inspection, number, 0)
-        rows.append(
-            (inspection.list_name(number), f"{float(values[number]):.3f}", f"{top.items:,}", f"{top.relevant:,}")
-        )
+        counts = (f"{top.items:,}", f"{top.relevant:,}", f"{top.first:,}" if top.first else "-")
+        rows.append((inspection.list_name(number), f"{float(values[number]):.3f}", *counts))
     all_shown = len(some) == len(order)
     table = Table(
-        (word, result.metric, plural(inspection.item_word, 2), "relevant"),
+        (word, result.metric, plural(inspection.item_word, 2), "relevant", "first at"),
         tuple(rows),
-        caption=f"{'All' if all_shown else f'The {len(some)} worst'} {plural(word, 2)}, worst first. Look at these "
-        "first: wrong labels and odd cases gather here.",
+        caption=f"{'All' if all_shown else f'The {len(some)} worst'} {plural(word, 2)}, worst first. first at: the "
+        "position of the first relevant one. Look at these first: wrong labels and odd cases gather here.",
     )
     known = values[order]
     blocks: tuple[Table | Figure, ...] = (table,)
@@ -298,14 +298,6 @@ def _scores(result: RunResult, figures: ListFigures) -> Section:
             ),
         ),
     )
-
-
-def _smoothed(losses: list[float]) -> tuple[list[float], list[float]]:
-    """The mean loss of up to 150 stretches of equal length, at their ends."""
-    ends = sorted({round((number + 1) * len(losses) / 150) for number in range(150)} - {0})
-    starts = [0, *ends[:-1]]
-    means = [sum(losses[start:end]) / (end - start) for start, end in zip(starts, ends, strict=True)]
-    return [float(end) for end in ends], means
 
 
 def _share_looked(figures: ListFigures, there: int, lists: str, item: str) -> str:

@@ -162,4 +162,6 @@ class ImageRetrievalTask:
         )
 
     def whole_lists(self) -> Batch:
-        return self.data.train.__getitems__(some_classes(self.data.train.labels).tolist())
+        """As many images as a batch holds: there is room for them."""
+        size = self.classes * self.samples_per_class
+        return self.data.train.__getitems__(some_classes(self.data.train.labels, size).tolist())

@@ -26,7 +26,6 @@ __all__ = [
 
 # Rows of whole lists against which to check what a loss remembers.
 CHECKED_ROWS = 4096
-CHECKED_NEIGHBOURS = 320
 
 
 class SeenLists(NamedTuple):
@@ -156,9 +155,9 @@ def some_lists(query_ids: Tensor) -> Tensor:
     return torch.isin(query_ids, ids[spread_over(len(ids), wanted)]).nonzero().squeeze(1)
 
 
-def some_classes(labels: Tensor) -> Tensor:
-    """The rows of some whole classes, evenly spread, a few hundred rows in all."""
+def some_classes(labels: Tensor, rows: int) -> Tensor:
+    """At most `rows` rows, of some whole classes, evenly spread; of two classes in part where they are larger."""
     classes, counts = labels.unique(return_counts=True)
-    wanted = max(2, CHECKED_NEIGHBOURS // max(1, int(counts.double().mean())))
-    rows = torch.isin(labels, classes[spread_over(len(classes), wanted)]).nonzero().squeeze(1)
-    return rows[spread_over(len(rows), 2 * CHECKED_NEIGHBOURS)]
+    wanted = max(2, rows // max(1, int(counts.double().mean())))
+    chosen = torch.isin(labels, classes[spread_over(len(classes), wanted)]).nonzero().squeeze(1)
+    return chosen[spread_over(len(chosen), rows)]

@@ -145,7 +145,10 @@ class LongTailTask:
         )
 
     def whole_lists(self) -> Batch:
-        return self.data.train.__getitems__(some_classes(self.data.train.labels).tolist())
+        """As many images as a batch holds: there is room for them."""
+        part = self.data.train
+        size = self.batch_size if self.samples_per_class is None else self.samples_per_class * self.classes
+        return part.__getitems__(some_classes(part.labels, size).tolist())
 
     def _by_group(self, found: Evaluation) -> Evaluation:
         """With the means over the classes of the head, the middle and the tail."""

@@ -25,7 +25,7 @@ from rankwise.tasks.task import Outputs
 __all__ = ["MultilabelTask"]
 
 # Examples against which to check what a loss remembers.
-CHECKED_ROWS = 1024
+CHECKED_ROWS = 512
 
 
 @dataclass(frozen=True)
