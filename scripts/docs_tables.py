@@ -1,4 +1,4 @@
-"""Write the tables of losses, metrics and samplers from the registry, as the snippets that the pages include."""
+"""Write what pages include: tables of losses, metrics and samplers from the registry, and the examples."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from rankwise.registry import LossRecord, MetricRecord, SamplerRecord
 from rankwise.samplers import SAMPLERS
 
 RIVAL = "rival: "
-SNIPPETS = Path(__file__).resolve().parents[1] / "build" / "docs"
+ROOT = Path(__file__).resolve().parents[1]
+SNIPPETS = ROOT / "build" / "docs"
 
 
 def main() -> None:
@@ -27,6 +28,9 @@ def main() -> None:
     metrics = ((_names(r, "@k" if r.takes_k else ""), r.summary, r.labels, _definition(r)) for r in METRICS)
     write("metrics", ("name", "what it measures", "labels", "definition"), metrics)
     write("samplers", ("name", "what a batch holds"), ((_names(r), r.summary) for r in SAMPLERS))
+    for example in (ROOT / "examples").glob("*.py"):
+        code = example.read_text(encoding="utf-8")
+        (SNIPPETS / f"example-{example.stem}.md").write_text(f"```python\n{code}```\n", encoding="utf-8")
 
 
 def write(name: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -124,7 +124,7 @@ def test_runs_of_retrieval_are_compared_by_query(folder, capsys):
         assert main(["train", "r.yaml", f"optimiser.learning_rate={rate}", "--out", f"r{rate}"]) == 0
     capsys.readouterr()
     assert main(["compare", "r0.0001", "r0.01"]) == 0
-    assert "better / equal / worse" in capsys.readouterr().out
+    assert "on how many lists it is better, equal, worse" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import typer
 
 from rankwise.cli.console import print_paragraph, print_table, progress_bar
 from rankwise.cli.extras import require
+from rankwise.cli.machine import record
 from rankwise.data import Scores
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def show_audit(
                 on_progress=lambda share, bar=bar, progress=progress: progress.update(bar, completed=share),  # type: ignore[misc]
             )
         finding = describe(found)
+        record(**{question: {"sentence": finding.sentence, "found": found}})
         findings.append(finding)
         for number, table in enumerate(finding.tables):
             title = finding.title if not number else f"{finding.title}, continued"
@@ -68,6 +70,7 @@ def show_audit(
         ("Effort", "quick: to see it work, not to quote" if quick else "thorough"),
         ("Seed", str(seed)),
     )
+    record(report=out)
     write_report(out, audit_report(findings, source=source, facts=facts))
     print_paragraph(f"Report: {out}")
 

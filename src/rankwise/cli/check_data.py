@@ -12,6 +12,7 @@ import typer
 
 from rankwise.cli.console import print_paragraph, print_table, progress_bar
 from rankwise.cli.extras import require
+from rankwise.cli.machine import record
 
 __all__ = ["show_check"]
 
@@ -69,9 +70,11 @@ def show_check(
             meaning = ", ".join(f"{place} is {word!r}" for place, word in enumerate(table.classes))
             print_paragraph(f"{name}: label {meaning} (column {table.label_name!r})")
     findings.sort(key=lambda finding: SEVERITIES.index(finding.severity))
-    rows = [(finding.severity, finding.part, finding.what, finding.advice) for finding in findings]
-    print_table("Findings", ("", "file", "what", "what to do"), rows, numbers=False)
+    texts = ("\n-> ".join(filter(None, (f"{each.part}: {each.what}", each.advice))) for each in findings)
+    rows = [(each.severity, text) for each, text in zip(findings, texts, strict=True)]
+    print_table("Findings", ("", "what, and what to do"), rows, numbers=False)
     counts = {severity: sum(finding.severity == severity for finding in findings) for severity in SEVERITIES}
+    record(usable=not counts["error"], findings=findings)
     verdict = "not usable as it is" if counts["error"] else "usable"
     print_paragraph(f"{verdict}: {counts['error']} errors, {counts['warning']} warnings, {counts['note']} notes")
     return 1 if counts["error"] else 0

@@ -13,6 +13,7 @@ from torch import Tensor
 from rankwise.cli.console import print_paragraph, print_table
 from rankwise.cli.extras import require
 from rankwise.cli.judged import Columns, by_group, default_metrics, judge, open_scores, same_items
+from rankwise.cli.machine import record_each
 from rankwise.data import Scores
 from rankwise.metrics import Comparison, compare, compare_items
 
@@ -109,9 +110,12 @@ def _show(title: str, paths: Sequence[Path], found: Sequence[Comparison]) -> Non
         counts = f"{each.wins} / {each.ties} / {each.losses}" if each.pairs > 1 else "-"
         bounds = f"{low:+.4f} to {high:+.4f}"
         rows.append((str(path), f"{each.mean_a:.4f}", f"{each.difference:+.4f}", bounds, f"{each.p_value:.3g}", counts))
-    columns = ("", "mean", "difference", "95 % interval", "p", "better / equal / worse")
+    others = [{"path": path, **vars(each)} for path, each in zip(paths[1:], found, strict=True)]
+    record_each("comparisons", {"title": title, "first": paths[0], "others": others})
+    columns = ("", "mean", "difference", "95 % interval", "p", "+ / = / -")
     print_table(title, columns, rows, numbers=True)
-    print_paragraph(f"Differences to the first; p: two-sided, {found[0].test}.")
+    counts = "+ / = / -: on how many lists it is better, equal, worse; " if found[0].pairs > 1 else ""
+    print_paragraph(f"Differences to the first; {counts}p: two-sided, {found[0].test}.")
     if len(found) > 1:
         print_paragraph("Several comparisons at once: some look significant by chance; divide .05 by their number.")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 
@@ -11,15 +12,18 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["print_paragraph", "print_table", "progress_bar", "say", "shows_progress"]
+from rankwise.cli.machine import for_machines
 
-_UNBROKEN = 1000  # characters in a line
+__all__ = ["print_paragraph", "print_table", "progress_bar", "say", "shows_progress", "sparkline"]
+
+_BARS = "▁▂▃▄▅▆▇█"
+_WIDEST = 40  # bars in a sparkline
 
 
 def print_table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: bool, strong: int | None = None
 ) -> None:
-    """Print a table to stdout, without control codes when that is not a terminal.
+    """Print a table to stdout, as wide as the terminal; 80 columns and no control codes when there is none.
 
     Args:
         title: the line above it.
@@ -31,14 +35,13 @@ def print_table(
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim")
     for position, column in enumerate(columns):
         right = numbers and position > 0
-        table.add_column(Text(column), justify="right" if right else "left", no_wrap=right or position == 0)
+        # Where space is short, numbers and names stay whole and their heads are broken; text is broken anywhere.
+        whole = right or (position == 0 and not numbers)
+        widest = max((len(row[position]) for row in rows), default=0) if whole else None
+        table.add_column(Text(column), justify="right" if right else "left", min_width=widest, overflow="fold")
     for position, row in enumerate(rows):
         table.add_row(*map(Text, row), style="bold" if position == strong else "")
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        # For programs and files: one row is one line, whatever its length.
-        console.width = _UNBROKEN
-    _print(console, Text(title, style="bold"), table, "")
+    _print(Console(highlight=False), Text(title, style="bold"), table, "")
 
 
 def print_paragraph(text: str) -> None:
@@ -46,6 +49,23 @@ def print_paragraph(text: str) -> None:
     console = Console(highlight=False)
     console.width = min(80, console.width)
     _print(console, Text(text))
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """Numbers as a row of bars, from the lowest to the highest; what is no number is a blank.
+
+    Example:
+        >>> sparkline([0.0, 0.5, 1.0, float("nan"), 0.25])
+        '▁▅█ ▂'
+    """
+    step = max(1, -(-len(values) // _WIDEST))
+    shown = list(values)[::step]
+    known = [value for value in shown if math.isfinite(value)]
+    low, spread = min(known, default=0.0), max(known, default=0.0) - min(known, default=0.0)
+    highest = len(_BARS) - 1
+    return "".join(
+        _BARS[round((value - low) / (spread or 1.0) * highest)] if math.isfinite(value) else " " for value in shown
+    )
 
 
 def say(text: str) -> None:
@@ -80,6 +100,8 @@ def progress_bar(details: str = "") -> Progress:
 
 
 def _print(console: Console, *what: RenderableType) -> None:
+    if for_machines():
+        return
     with console.capture() as captured:
         for each in what:
             console.print(each)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
+from typing import TYPE_CHECKING
 
-from rankwise.cli.console import print_paragraph, print_table, progress_bar
+from rankwise.cli.console import print_paragraph, print_table, progress_bar, sparkline
 from rankwise.cli.extras import require
+from rankwise.cli.machine import record
+
+if TYPE_CHECKING:
+    from rankwise.training import Outcome
 
 __all__ = ["show_demo"]
 
@@ -17,6 +23,7 @@ def show_demo(out: Path, *, seeds: int, quick: bool) -> None:
     import torch
 
     from rankwise.report import Table, write_report
+    from rankwise.report.curves import mean_precision_curve
     from rankwise.report.demo import demo_report, demo_sentences, eights_table, retrieval_table
     from rankwise.training.demo import plan_demo, run_demo
 
@@ -32,7 +39,22 @@ def show_demo(out: Path, *, seeds: int, quick: bool) -> None:
 
     show("Finding the eights, 12 among 612 training images (test)", eights_table(result))
     show("Finding the same digit, 20 training images each (test)", retrieval_table(result))
+    curves = [(each.contender.name, sparkline(mean_precision_curve(each)[1])) for each in result.eights]
+    print_table("Precision along the ranking, from the first eight to the last", ("loss", ""), curves, numbers=False)
     for sentence in demo_sentences(result):
         print_paragraph(sentence)
+    record(eights=_summaries(result.eights, "ap"), retrieval=_summaries(result.retrieval, "map"), report=out)
     write_report(out, demo_report(result))
     print_paragraph(f"\nReport: {out} ({perf_counter() - started:.0f} s in all)")
+
+
+def _summaries(outcomes: Sequence[Outcome], metric: str) -> list[dict[str, object]]:
+    return [
+        {
+            "name": each.contender.name,
+            "steps": each.contender.steps,
+            "seconds": each.seconds,
+            metric: each.summary(metric),
+        }
+        for each in outcomes
+    ]

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from rankwise.cli.console import print_paragraph, print_table
 from rankwise.cli.extras import require
-from rankwise.cli.judged import Columns, by_group, default_metrics, judge, open_scores
+from rankwise.cli.judged import Columns, by_group, default_metrics, facts, judge, open_scores
+from rankwise.cli.machine import record
 from rankwise.cli.report import write_page
 from rankwise.data import Scores
 from rankwise.metrics import Evaluation
@@ -62,6 +63,7 @@ def _show_scores(title: str, scores: Scores, metrics: Sequence[str]) -> None:
     _show(title, judge(scores, names))
     groups = [(name, judge(rows, names, bootstrap=0)) for name, rows in by_group(scores)]
     if groups:
+        record(groups={name: facts(found) for name, found in groups})
         rows = [
             (name, f"{len(found.query_ids)}", *(f"{found.means[metric]:.4f}" for metric in found.means))
             for name, found in groups
@@ -75,6 +77,7 @@ def _show(title: str, found: Evaluation) -> None:
         for name, mean in found.means.items()
     ]
     print_table(title, ("metric", "mean", "95 % interval", "lists", "left out"), rows, numbers=True)
+    record(what=title, metrics=facts(found), tied=found.tied)
     for name, definition in found.definitions.items():
         print_paragraph(f"{name}: {definition}")
     if found.tied:

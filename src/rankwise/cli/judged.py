@@ -13,7 +13,7 @@ from rankwise.cli.scores import read_file
 from rankwise.data import Scores
 from rankwise.metrics import Evaluation, evaluate_grades
 
-__all__ = ["Columns", "by_group", "default_metrics", "judge", "open_scores", "same_items"]
+__all__ = ["Columns", "by_group", "default_metrics", "facts", "judge", "open_scores", "same_items"]
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,20 @@ def default_metrics(scores: Scores) -> list[str]:
 
 def judge(scores: Scores, metrics: Sequence[str], *, bootstrap: int = 1000) -> Evaluation:
     return evaluate_grades(scores.scores, scores.labels, metrics, query_ids=scores.query_ids, bootstrap=bootstrap)
+
+
+def facts(found: Evaluation) -> dict[str, dict[str, object]]:
+    """What was found of every metric, for programs."""
+    return {
+        name: {
+            "mean": mean,
+            "interval": found.intervals.get(name),
+            "lists": len(found.query_ids),
+            "left_out": found.skipped[name],
+            "definition": found.definitions[name],
+        }
+        for name, mean in found.means.items()
+    }
 
 
 def by_group(scores: Scores) -> Iterator[tuple[str, Scores]]:

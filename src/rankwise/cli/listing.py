@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rankwise.cli.console import print_table
+from rankwise.cli.machine import record
 from rankwise.losses import LOSSES
 from rankwise.metrics import METRICS
 from rankwise.registry import LossRecord, MetricRecord, SamplerRecord
@@ -22,12 +23,13 @@ def show_list(kind: str | None) -> None:
     """Print the names of one kind, a key of `KINDS`, or of all."""
     for name in KINDS:
         if kind in (None, name):
+            record(**{name: [_facts(name, *row) for row in _rows(name)]})
             print_table(name.capitalize(), ("name", "what it is"), _rows(name), numbers=False)
 
 
 def _rows(kind: str) -> list[tuple[str, str]]:
     if kind in REGISTRIES:
-        return [(_name(record.name, record), _line(record)) for record in REGISTRIES[kind]]
+        return [(_name(each.name, each), _line(each)) for each in REGISTRIES[kind]]
     from rankwise.recipes import KINDS as TASKS
     from rankwise.recipes import library
 
@@ -37,13 +39,20 @@ def _rows(kind: str) -> list[tuple[str, str]]:
     return [(name, text.splitlines()[0].lstrip("# ")) for name, text in library().items()]
 
 
-def _line(record: AnyRecord) -> str:
-    line = record.summary
-    if isinstance(record, LossRecord) and record.inputs == "embeddings":
+def _facts(kind: str, shown: str, line: str) -> dict[str, object]:
+    if kind not in REGISTRIES:
+        return {"name": shown, "summary": line}
+    found = next(each for each in REGISTRIES[kind] if _name(each.name, each) == shown)
+    return {"name": found.name, "aliases": found.aliases, "summary": found.summary}
+
+
+def _line(named: AnyRecord) -> str:
+    line = named.summary
+    if isinstance(named, LossRecord) and named.inputs == "embeddings":
         line += " [embeddings]"
-    also = ", ".join(_name(alias, record) for alias in record.aliases)
+    also = ", ".join(_name(alias, named) for alias in named.aliases)
     return f"{line} (also: {also})" if also else line
 
 
-def _name(name: str, record: AnyRecord) -> str:
-    return f"{name}[@k]" if isinstance(record, MetricRecord) and record.takes_k else name
+def _name(name: str, named: AnyRecord) -> str:
+    return f"{name}[@k]" if isinstance(named, MetricRecord) and named.takes_k else name

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from rankwise.cli.extras import MissingExtra, require
+from rankwise.cli.machine import results_as_json
 from rankwise.cli.stop import INTERRUPTED, Stop
 
 __all__ = ["main"]
@@ -25,13 +26,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0 if all went well, 2 for a wrong argument, 130 after Ctrl-C, 1 for any other failure.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
-    debug = "--debug" in given  # wherever it stands
-    given = [each for each in given if each != "--debug"] or ["--help"]
+    debug, as_json = "--debug" in given, "--json" in given  # wherever they stand
+    given = [each for each in given if each not in ("--debug", "--json")] or ["--help"]
     try:
         require("the command line", ("typer", "rich"), extra="train")
         from rankwise.cli.app import app
 
-        ending = app(given, prog_name="rankwise", standalone_mode=False)
+        with results_as_json(as_json):
+            ending = app(given, prog_name="rankwise", standalone_mode=False)
     except KeyboardInterrupt:
         ending = INTERRUPTED
     except Exception as problem:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rankwise.cli.console import print_paragraph, print_table, progress_bar
 from rankwise.cli.extras import require
+from rankwise.cli.machine import record
 
 __all__ = ["show_simulation"]
 
@@ -29,6 +30,7 @@ def show_simulation(out: Path, csv: Path | None, *, repeats: int, seed: int) -> 
     ):
         print_table(title, table.columns, table.rows, numbers=True)
     print_paragraph(result.sentence)
+    record(sentence=result.sentence, cases=[case.row() for case in result.cases], report=out)
     write_report(out, simulation_report(result))
     print_paragraph(f"\nReport: {out}")
     if csv is not None:

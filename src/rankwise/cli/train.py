@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 from rich.progress import Progress, TaskID
 
-from rankwise.cli.console import print_paragraph, print_table, progress_bar, say, shows_progress
+from rankwise.cli.console import print_paragraph, print_table, progress_bar, say, shows_progress, sparkline
 from rankwise.cli.extras import require
+from rankwise.cli.judged import facts
+from rankwise.cli.machine import record_each
 from rankwise.cli.processes import is_first_process, lost_a_process
 from rankwise.cli.stop import INTERRUPTED, Stop, sigterm_like_ctrl_c
 
@@ -61,6 +63,9 @@ def train(recipe: str, changes: Sequence[str], out: Path, *, resume: bool) -> No
         raise
     if not is_first_process():
         return
+    for each in finished:
+        found = {"seed": each.seed, "history": each.run.history, "test": facts(each.test)}
+        record_each("runs", {"folder": each.folder, **found})
     if len(finished) == 1:
         test = finished[0].test
         rows = [(name, f"{mean:.4f}", _interval(test.intervals.get(name))) for name, mean in test.means.items()]
@@ -74,6 +79,10 @@ def train(recipe: str, changes: Sequence[str], out: Path, *, resume: bool) -> No
             rows.append((name, f"{summary.mean:.4f}", _interval((summary.low, summary.high))))
         title = f"Test part, mean over {len(finished)} seeds"
         print_table(title, ("metric", "mean", "95 % interval over seeds"), rows, numbers=True)
+    for each in finished:
+        curve = each.run.history.curve(read.measured[0])
+        name = "Validation" if len(finished) == 1 else f"Seed {each.seed}"
+        print_paragraph(f"{name}: {read.measured[0]} {curve[0]:.3f} {sparkline(curve)} {curve[-1]:.3f}")
     print_paragraph(f"Run: {out}")
     if (out / "report.html").is_file():
         print_paragraph(f"Report: {out / 'report.html'}")

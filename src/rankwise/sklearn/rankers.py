@@ -208,8 +208,8 @@ class PApRanker(ListRanker):
         k: how many negatives count, in the metric and the loss; None: all of a list.
         loss: the registered name of a loss of binary labels, see `rankwise list`.
         loss_options: options of that loss, such as {"surrogate": "ts*"}.
-        hidden, members, max_steps, batch_queries, learning_rate, weight_decay, validation_fraction, patience,
-            random_state: see `NDCGRanker`.
+        hidden, members, max_steps, batch_queries, learning_rate, weight_decay: see `NDCGRanker`.
+        validation_fraction, patience, random_state: see `NDCGRanker`.
 
     A query without a positive, or with fewer than k others, is left out, in training as in the score.
 

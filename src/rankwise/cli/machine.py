@@ -1,0 +1,66 @@
+"""Results for programs: with `--json` a command prints one JSON object and nothing else."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+__all__ = ["for_machines", "record", "record_each", "results_as_json"]
+
+_results: ContextVar[dict[str, Any] | None] = ContextVar("results", default=None)
+
+
+@contextmanager
+def results_as_json(wanted: bool) -> Iterator[None]:
+    """Collect what is recorded within, and print it at the end; what is meant for people is not printed meanwhile."""
+    if not wanted:
+        yield
+        return
+    before = _results.set({})
+    try:
+        yield
+        print(json.dumps(_plain(_results.get()), indent=2, allow_nan=False))
+    finally:
+        _results.reset(before)
+
+
+def for_machines() -> bool:
+    """Whether results are being collected."""
+    return _results.get() is not None
+
+
+def record(**results: object) -> None:
+    """Note results under their names."""
+    if (found := _results.get()) is not None:
+        found.update(results)
+
+
+def record_each(name: str, result: object) -> None:
+    """Note one more result in the list called `name`."""
+    if (found := _results.get()) is not None:
+        found.setdefault(name, []).append(result)
+
+
+def _plain(value: object) -> object:
+    """What JSON can say: tensors and arrays as lists, records as objects, numbers that are none as null."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, str | bool | int | None):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Path):
+        return str(value)
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    raise TypeError(f"expected something JSON can say, got {type(value).__name__}")
