@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from statistics import fmean
+
 from benchmarks.quality.grid.plan import Key, Plan
 from benchmarks.quality.grid.results import Results
 from rankwise.metrics import compare
@@ -27,10 +30,10 @@ def write_table(plan: Plan, results: Results) -> str:
             missing.append(f"{row[0]} with {row[1]}")
             continue
         chosen[row] = keys
-        means = {name: sum(results[key][name] for key in keys) / len(keys) for name in (*plan.metrics, "train")}
-        means["validation"] = results[tried[0]]["validation"]
+        means = {name: _mean([results[key].get(name) for key in keys]) for name in (*plan.metrics, "train")}
+        means["validation"] = f"{results[tried[0]]['validation']:.4f}"
         setting = f"{keys[0].rate:g}, {keys[0].decay:g}" if keys[0].rate else f"{keys[0].decay:g}"
-        figures = " | ".join(f"{means[name]:.4f}" for name in names)
+        figures = " | ".join(means[name] for name in names)
         lines.append(f"| {row[0]} | {row[1]} | {setting} | {len(tried)} | {len(keys)} | {figures} |")
     lines += [
         "",
@@ -43,6 +46,12 @@ def write_table(plan: Plan, results: Results) -> str:
         best = max(ours, key=lambda row: results[results.tried(*row)[0]]["validation"])
         lines += ["", *_differences(plan, results, chosen, best)]
     return "\n".join(lines) + "\n"
+
+
+def _mean(values: Sequence[float | None]) -> str:
+    """A dash if a run has no such figure, because it was not asked for then."""
+    known = [value for value in values if value is not None]
+    return f"{fmean(known):.4f}" if len(known) == len(values) else "-"
 
 
 def _differences(

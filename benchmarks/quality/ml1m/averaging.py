@@ -55,6 +55,6 @@ class Averaging:
 
     @torch.no_grad()
     def finish(self) -> None:
-        """Give the weights their means."""
-        for mean, weight in zip(self.means, self.weights, strict=True):
+        """Give the weights their means, if there were enough steps."""
+        for mean, weight in zip(self.means, self.weights if self.means else [], strict=True):
             weight.copy_(mean)

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.quality.grid.results import Results
-from benchmarks.quality.ml1m.__main__ import PLAN, load_split
+from benchmarks.quality.ml1m.__main__ import PLAN, load_split, odd_films
 
 LISTS = Path("build", "ml1m")
 SHARES = (0.25, 0.5, 0.75)
@@ -38,6 +38,9 @@ def main() -> None:
         if values is not None:
             means = (values[quarter == part].nanmean().item() for part in range(len(bounds)))
             lines.append(f"| {scorer} | {method} | " + " | ".join(f"{mean:.4f}" for mean in means) + " |")
+    pairs = [torch.bincount(part.items, minlength=len(part.item_names)) for part in (split.train, split.test)]
+    odd = (f"{split.train.item_names[film]} ({pairs[0][film]:,} / {pairs[1][film]:,})" for film in odd_films())
+    lines += ["", "The films left out of the column others (pairs to learn from / to test on): " + ", ".join(odd) + "."]
     text = "\n".join(lines) + "\n"
     (folder / "by_length.md").write_text(text)
     print(text)
