@@ -38,7 +38,7 @@ def memory_section(history: History) -> list[Section]:
     table = Table(
         ("memory", "true mean", "remembered", "typical error", "known"),
         tuple(rows),
-        caption=f"{'; '.join(f'{name}: {WORDS[name]}' for name in names)}. At the last check, on some whole lists of "
+        caption=f"{'; '.join(f'{name}: {_words(name)}' for name in names)}. At the last check, on some whole lists of "
         "the training data. typical error: root mean square. known: lists (for u: items) that the loss has met at all. "
         "The truth is measured on the model as it is used; in training, dropout and batch normalisation make scores a "
         "little different, so a small steady gap is normal.",
@@ -85,11 +85,15 @@ def _figure(name: str, seen: list[dict[str, Any]], last: dict[str, Any]) -> Figu
         )
     return Figure(
         tuple(panels),
-        alt=f"{WORDS[name]}: at the last check {memory[-1]:.3g} on average is remembered, {truth[-1]:.3g} is true.",
-        caption=f"{name}: {WORDS[name]}. "
+        alt=f"{_words(name)}: at the last check {memory[-1]:.3g} on average is remembered, {truth[-1]:.3g} is true.",
+        caption=f"{name}: {_words(name)}. "
         + ("One by one: dots on the dashed line are remembered exactly." if len(panels) > 1 else ""),
         height=240,
     )
+
+
+def _words(name: str) -> str:
+    return WORDS[name.partition(" ")[0]]
 
 
 def _ends(axis: Axis) -> tuple[float, float]:

@@ -32,7 +32,7 @@ class EstimateCheck(NamedTuple):
 
     Attributes:
         name: "V" (quantiles of the positives' scores), "mu" (their mean), "u" (smooth ranks of relevant items) or
-            "lambda" (the score that separates the first k).
+            "lambda" (the score that separates the first k); a second memory of one kind has a 2 behind it.
         remembered, true: the numbers, at most 300 of them, evenly spread.
         mean_remembered, mean_true: their means, over all that were checked.
         error: root mean square of remembered - true, over all that were checked.
@@ -73,9 +73,10 @@ def check_estimates(task: Task, model: nn.Module, loss: nn.Module) -> list[Estim
     trackers = [each for each in loss.modules() if type(each) in NAMES]
     if not trackers or not isinstance(task, InspectableTask) or world_size() > 1:
         return []
-    found: list[EstimateCheck] = []
+    seen: list[list[_Numbers]] = [[] for _ in trackers]
     hooks = [
-        tracker.register_forward_pre_hook(_watch(NAMES[type(tracker)], found), with_kwargs=True) for tracker in trackers
+        tracker.register_forward_pre_hook(_watch(into), with_kwargs=True)
+        for tracker, into in zip(trackers, seen, strict=True)
     ]
     modes = [(each, each.training) for each in (model, loss)]
     weight = next(model.parameters())
@@ -92,35 +93,37 @@ def check_estimates(task: Task, model: nn.Module, loss: nn.Module) -> list[Estim
             hook.remove()
         for each, training in modes:
             each.train(training)
+    found: list[EstimateCheck] = []
+    for tracker, numbers in zip(trackers, seen, strict=True):
+        if numbers:
+            name = NAMES[type(tracker)]
+            same = sum(check.name.partition(" ")[0] == name for check in found)
+            found.append(_compare(name if not same else f"{name} {same + 1}", numbers))
     return found
 
 
+# Of some lists: what is remembered and what is true, one row each, and which of them are known.
+_Numbers = tuple[Tensor, Tensor, Tensor]
 Hook = Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], None]
 
 
-def _watch(name: str, found: list[EstimateCheck]) -> Hook:
-    """A hook that compares what a tracker is shown of whole lists with what it remembers."""
+def _watch(into: list[_Numbers]) -> Hook:
+    """A hook that notes what a tracker is shown of whole lists beside what it remembers; it may be called by blocks."""
 
     def seen(tracker: nn.Module, given: tuple[Any, ...], _: dict[str, Any]) -> None:
         if isinstance(tracker, PairAverages):
             ids, observed = given
             remembered, known = tracker.table.read(ids)
-            found.append(_compare(name, remembered, observed[:, None], known))
-            return
-        *values, ids = given[:4] if isinstance(tracker, ThresholdTracker) else given[:3]
-        if ids is None:
-            return
-        if isinstance(tracker, ThresholdTracker):
-            truth = tracker(*values, None).value[:, None]
-            columns = slice(0, 1)
-        else:
-            assert isinstance(tracker, QuantileTracker | MeanTracker)
-            observed, present = values
-            observed = observed.reshape(len(observed), -1)
-            truth, ids = _mean_of_groups(observed[present], ids[present])
-            columns = slice(None)
-        remembered, known = tracker.table.read(ids)
-        found.append(_compare(name, remembered[:, columns], truth, known))
+            into.append((remembered, observed[:, None], known))
+        elif isinstance(tracker, ThresholdTracker):
+            *values, ids = given
+            if ids is not None:
+                remembered, known = tracker.table.read(ids)
+                into.append((remembered[:, :1], tracker(*values, None).value[:, None], known))
+        elif isinstance(tracker, QuantileTracker | MeanTracker) and given[2] is not None:
+            observed, present, ids = given[:3]
+            truth, ids = _mean_of_groups(observed.reshape(len(observed), -1)[present], ids[present])
+            into.append((tracker.table.read(ids)[0], truth, tracker.table.read(ids)[1]))
 
     return seen
 
@@ -132,8 +135,10 @@ def _mean_of_groups(observed: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
     return total.index_add_(0, place, observed.double()) / counts[:, None], groups
 
 
-def _compare(name: str, remembered: Tensor, truth: Tensor, known: Tensor) -> EstimateCheck:
-    left, right = remembered[known].double().flatten(), truth[known].double().flatten()
+def _compare(name: str, numbers: list[_Numbers]) -> EstimateCheck:
+    remembered, truth, known = (torch.cat([each.double() for each in column]) for column in zip(*numbers, strict=True))
+    known = known > 0
+    left, right = remembered[known].flatten(), truth[known].flatten()
     if not len(left):
         unknown = float("nan")
         return EstimateCheck(name, [], [], unknown, unknown, unknown, unknown, 0, len(known))
