@@ -46,8 +46,8 @@ ABOUT = (
     f"ATSS; {STEPS} steps of {BATCH} images, flipped at random, AdamW with {WARMUP} warm-up steps and a cosine "
     "schedule, the same for all. The learning rate is chosen by AP on validation with the first seed; then everything "
     "is fitted again, to training and validation images together, and judged on the test images. AP is COCO's; train "
-    "is AP on 72 of the training images. All rank the pairs of an anchor and a class as one list; that, the anchors and "
-    "the options of ours were chosen on half of the validation images in runs of 100 steps."
+    "is AP on 72 of the training images. All rank the pairs of an anchor and a class as one list; that, the anchors "
+    "and the options of ours were chosen on half of the validation images in runs of 100 steps."
 )
 
 
