@@ -26,7 +26,7 @@ def test_a_picture_holds_the_image_its_boxes_and_what_to_say():
     assert [box.corners for box in first.true] == [tuple(row) for row in task.data.test.truth(4).corners.tolist()]
     assert all(box.score is None for box in first.true)
     assert [box.score for box in first.found] == sorted((box.score for box in first.found), reverse=True)
-    assert second.caption.startswith("scene-1: boxes shown of true ones (dashed): bar ")
+    assert second.caption.startswith("scene-1, boxes shown / true ones (dashed): bar ")
 
 
 def test_the_drawing_has_every_box_and_stands_alone():
@@ -35,6 +35,7 @@ def test_the_drawing_has_every_box_and_stands_alone():
         pixels,
         true=(DrawnBox((1, 2, 11, 12), "a<b"),),
         found=(DrawnBox((3, 2, 13, 12), "a<b", 1.25), DrawnBox((20, 5, 30, 9), "c", -1)),
+        classes=("a<b", "c"),
         caption="x & y",
     )
     tree = ElementTree.fromstring(draw_detections(picture, width=80))
