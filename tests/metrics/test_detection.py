@@ -8,7 +8,7 @@ import io
 import pytest
 import torch
 
-from rankwise.metrics import BoxTable, compare, evaluate_boxes
+from rankwise.metrics import BoxTable, box_thresholds, compare, evaluate_boxes
 from rankwise.metrics.detection import BOX_METRICS
 
 COCO_PLACES = dict(zip(("ap", "ap50", "ap75", "ap-small", "ap-medium", "ap-large"), range(6), strict=True))
@@ -185,3 +185,41 @@ def test_wrong_input_is_named():
     broken = found._replace(score=found.score.index_fill(0, torch.tensor([3]), torch.nan))
     with pytest.raises(ValueError, match="score: expected finite numbers, got 1 NaN"):
         evaluate_boxes(broken, truth, images=6, classes=CLASSES)
+
+
+def test_thresholds_are_where_f1_is_best():
+    found, truth = make_boxes(4, crowds=False)
+    best = box_thresholds(found, truth, images=6, classes=3)
+    for label in range(3):
+        own, true = found.label == label, truth.label == label
+        counted = int(true.sum())
+        if not counted:
+            assert best[label].item() == float("inf")
+            continue
+        values = {}
+        for threshold in found.score[own].double().tolist():
+            kept = found.take(own & (found.score >= threshold))
+            # Each true box is found once at most, by the surest first.
+            hits, taken = 0, set()
+            for place in torch.argsort(kept.score, descending=True).tolist():
+                overlaps = {
+                    number: overlap(kept.corners[place].tolist(), truth.corners[number].tolist())
+                    for number in true.nonzero().squeeze(1).tolist()
+                    if truth.image[number] == kept.image[place] and number not in taken
+                }
+                if overlaps and max(overlaps.values()) >= 0.5:
+                    hits += 1
+                    taken.add(max(overlaps, key=overlaps.get))
+            values[threshold] = 2 * hits / (len(kept.image) + counted)
+        if max(values.values()) == 0:
+            assert best[label].item() == float("inf")
+        else:
+            assert values[best[label].item()] == max(values.values())
+
+
+def overlap(one, other):
+    width = min(one[2], other[2]) - max(one[0], other[0])
+    height = min(one[3], other[3]) - max(one[1], other[1])
+    shared = max(0.0, width) * max(0.0, height)
+    area = sum((box[2] - box[0]) * (box[3] - box[1]) for box in (one, other))
+    return shared / (area - shared)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -34,7 +35,7 @@ def make_part(count=24, seed=0, size=(HEIGHT, WIDTH)):
     images, objects = make_scenes(count, seed)
     known = tuple(
         BoxedImage(
-            f"scene-{number}",
+            Path(f"scene-{number}"),
             HEIGHT,
             WIDTH,
             torch.tensor([corners for _, corners in own], dtype=torch.float32),

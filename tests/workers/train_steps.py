@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
+from rankwise.data import Boxes
 from rankwise.losses import (
     AUPRCLoss,
     Combined,
@@ -25,9 +26,14 @@ from rankwise.losses import (
     TopKNDCGLoss,
     create_loss,
 )
-from rankwise.losses.rivals import GumbelApproxNDCGLoss
+from rankwise.losses.rivals import ALRPLoss, GumbelApproxNDCGLoss
+from rankwise.models import Anchors
+from rankwise.tasks import DetectionLoss
 
 STEPS = 4
+ANCHORS = Anchors(
+    torch.tensor([[x, y, x + 8, y + 8] for y in range(0, 16, 4) for x in range(0, 16, 4)], dtype=torch.float64), (16,)
+)
 SAMPLED = ("song", "k-song", "k-song full", "solc")
 
 
@@ -40,6 +46,17 @@ def global_batch(step: int, items: int) -> dict[str, torch.Tensor]:
         "classes": torch.randint(0, 4, (items,), generator=generator),
         "items": torch.randperm(2 * items, generator=generator)[:items],
     }
+
+
+def boxes_of(step: int, rank: int, world: int) -> tuple[torch.Tensor, Boxes]:
+    """At most two objects in an image of 16 x 16 pixels, some of them ignored, some images without any."""
+    generator = torch.Generator().manual_seed(500 + step)
+    low = torch.rand(41, 2, 2, generator=generator) * 8
+    corners = torch.cat([low, low + 3 + 5 * torch.rand(41, 2, 2, generator=generator)], 2)
+    mask, ignored = (torch.rand(41, 2, generator=generator) < share for share in (0.7, 0.1))
+    labels = torch.randint(0, 2, (41, 2), generator=generator)
+    labels, *boxes = (part(each, rank, world, step) for each in (labels, corners, mask, ignored))
+    return labels, Boxes(*boxes)
 
 
 def part(tensor: torch.Tensor, rank: int, world: int, step: int) -> torch.Tensor:
@@ -71,6 +88,9 @@ def build(kind: str) -> torch.nn.Module:
         "k-song full": lambda: TopKNDCGLoss(5, statistics, selector_gradient="full", threshold_tau=0.1),
         "solc": lambda: ListwiseCELoss(statistics),
         "noise": GumbelApproxNDCGLoss,
+        "detector": lambda: DetectionLoss(StableAPLoss(lists="columns", update_rate=0.1), ANCHORS, 2),
+        "joint detector": lambda: DetectionLoss(AUPRCLoss(), ANCHORS, 2, lists="all"),
+        "alrp detector": lambda: DetectionLoss(ALRPLoss(), ANCHORS, 2),
     }[kind]()
 
 
@@ -80,7 +100,7 @@ def train(kind: str, rank: int, world: int, rendezvous: str, out: str) -> None:
     dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=world)
     torch.manual_seed(0)
     model = DistributedDataParallel(
-        torch.nn.Linear(6, {"embedding": 5, "memory": 5, "columns": 3}.get(kind.split()[-1], 1))
+        torch.nn.Linear(6, {"embedding": 5, "memory": 5, "columns": 3, "detector": 16 * 6}.get(kind.split()[-1], 1))
     )
     optimiser = torch.optim.SGD(model.parameters(), lr=0.5)
     earlier = copy.deepcopy(model.module)  # the model before the last step
@@ -92,6 +112,9 @@ def train(kind: str, rank: int, world: int, rendezvous: str, out: str) -> None:
             value = loss(output, batch["classes"])
         elif kind == "columns":
             value = loss(output, torch.stack([batch["classes"] == c for c in range(3)], 1).long())
+        elif kind.endswith("detector"):
+            labels, boxes = boxes_of(step, rank, world)
+            value = loss(output.view(-1, 16, 6), labels, boxes)
         elif kind in SAMPLED:
             value = loss(output[:, 0], batch["classes"], query_ids=batch["queries"], sample_ids=batch["items"])
         elif kind in ("ragged", "noise"):

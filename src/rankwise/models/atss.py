@@ -94,7 +94,8 @@ def _nearest(centres: Tensor, middles: Tensor, levels: tuple[int, ...], candidat
         distance = torch.cdist(centres.flatten(0, 1), middles[start : start + size])
         found.append(distance.topk(min(candidates, size), largest=False).indices + start)
         start += size
-    return torch.cat(found, 1).view(*centres.shape[:2], -1)
+    together = torch.cat(found, 1)
+    return together.view(*centres.shape[:2], together.shape[1])
 
 
 def _overlap(left: Tensor, right: Tensor) -> Tensor:

@@ -38,12 +38,14 @@ class DetectionPicture:
     Attributes:
         pixels: (H, W, 3) uint8.
         true, found: the boxes, found ones by falling score.
+        classes: what the classes are called, each with a colour of its own.
         caption: what can be seen, in one line.
     """
 
     pixels: np.ndarray
     true: tuple[DrawnBox, ...]
     found: tuple[DrawnBox, ...]
+    classes: tuple[str, ...]
     caption: str
 
 
@@ -87,8 +89,7 @@ def draw_detections(picture: DetectionPicture, *, width: int = 640) -> str:
     height = round(height_pixels * scale)
     stored = io.BytesIO()
     Image.fromarray(picture.pixels).save(stored, format="PNG")
-    labels = sorted({box.label for box in (*picture.true, *picture.found)})
-    colour = {label: COLOURS[number % len(COLOURS)] for number, label in enumerate(labels)}
+    colour = {label: COLOURS[number % len(COLOURS)] for number, label in enumerate(picture.classes)}
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height + 28}" width="{width}" '
         f'font-family="sans-serif" font-size="12" role="img" aria-label="{escape(picture.caption)}">',
@@ -129,10 +130,11 @@ def _picture(
 
     shown, real = boxes(found), boxes(true)
     counts = ", ".join(
-        f"{label} {sum(box.label == label for box in shown)} of {sum(box.label == label for box in real)}"
+        f"{label} {sum(box.label == label for box in shown)} / {sum(box.label == label for box in real)}"
         for label in classes
     )
-    return DetectionPicture(pixels, real, shown, f"{name}: boxes shown of true ones (dashed): {counts}")
+    caption = f"{name}, boxes shown / true ones (dashed): {counts}"
+    return DetectionPicture(pixels, real, shown, tuple(classes), caption)
 
 
 def _rectangle(box: DrawnBox, scale: float, colour: str, width: float, *, dashed: bool = False) -> str:

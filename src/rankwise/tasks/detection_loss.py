@@ -8,7 +8,7 @@ from torch.nn.functional import one_hot
 
 from rankwise.checks import check_choice, check_positive, check_same_shape
 from rankwise.data import Boxes
-from rankwise.distributed import gather_rows
+from rankwise.distributed import gather_rows, world_size
 from rankwise.losses import ListLoss
 from rankwise.losses.rivals import ALRPLoss
 from rankwise.models import Anchors, Assigned, assign_anchors
@@ -103,7 +103,9 @@ class DetectionLoss(nn.Module):
         return errors
 
     def _rank(self, logits: Tensor, truth: Tensor, given: Assigned, errors: Tensor, previous: Tensor | None) -> Tensor:
-        mask = None if bool(given.counted.all()) else given.counted[..., None].expand_as(logits)
+        # With several processes all must pass a mask or none, whatever their images hold.
+        needed = world_size() > 1 or not bool(given.counted.all())
+        mask = given.counted[..., None].expand_as(logits) if needed else None
         if isinstance(self.ranking, ALRPLoss):
             off = torch.zeros_like(logits).masked_scatter(truth, (errors / 2).clamp(0, 1))
             value: Tensor = self.ranking(logits, truth, off, mask=mask)
