@@ -9,7 +9,7 @@ __all__ = ["draw_curves"]
 Points = Sequence[tuple[float, float]]
 
 COLOURS = ("#1b6ca8", "#d1495b", "#2a9d5c", "#8e5ea2", "#c98a1b", "#5b6770")
-WIDTH, HEIGHT, MARGIN, GAP = 380.0, 240.0, 56.0, 40.0
+WIDTH, HEIGHT, MARGIN, GAP, LEGEND = 380.0, 240.0, 56.0, 40.0, 260.0
 
 
 def draw_curves(panels: Mapping[str, Mapping[str, Points]], *, across: str) -> str:
@@ -20,7 +20,7 @@ def draw_curves(panels: Mapping[str, Mapping[str, Points]], *, across: str) -> s
         across: what the horizontal axis counts.
     """
     names = list(next(iter(panels.values())))
-    total = len(panels) * (WIDTH + MARGIN) + GAP
+    total = max(len(panels) * (WIDTH + MARGIN) + GAP, MARGIN + LEGEND * min(3, len(names)))
     bottom = HEIGHT + 90 + 18 * ((len(names) + 2) // 3)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {total:g} {bottom:g}" font-family="sans-serif" '
@@ -30,7 +30,7 @@ def draw_curves(panels: Mapping[str, Mapping[str, Points]], *, across: str) -> s
     for place, (title, curves) in enumerate(panels.items()):
         parts += _panel(MARGIN + place * (WIDTH + MARGIN), 36.0, title, curves, across)
     for place, name in enumerate(names):
-        x, y = MARGIN + place % 3 * 260, HEIGHT + 92 + place // 3 * 18
+        x, y = MARGIN + place % 3 * LEGEND, HEIGHT + 92 + place // 3 * 18
         parts.append(f'<path d="M{x:g} {y - 4:g}h24" stroke="{_colour(place)}" stroke-width="2.5"/>')
         parts.append(f'<text x="{x + 30:g}" y="{y:g}">{name}</text>')
     return "\n".join([*parts, "</svg>\n"])

@@ -64,8 +64,8 @@ def draw_plan(plan: Plan, results: Results) -> str | None:
     panels: dict[str, dict[str, tuple[tuple[int, float], ...]]] = {}
     for row, trials in _finished(plan, results).items():
         for trial in trials:
-            if results[trial].curve:
-                panels.setdefault(row.variant, {})[row.name] = results[trial].curve
+            if results[trial].curve:  # without the untrained network, next to which all differences are small
+                panels.setdefault(row.variant, {})[row.name] = results[trial].curve[1:]
     shown = {variant: curves for variant, curves in panels.items() if len(curves) > 1}
     names = [name for name in next(iter(shown.values()), {}) if all(name in curves for curves in shown.values())]
     if not names:
@@ -100,7 +100,8 @@ def _differences(plan: Plan, results: Results, finished: dict[Row, list[Trial]],
         f"{best.title} (of the library's own losses the best on validation) minus each other, test {metric} in "
         "percent, over the seeds both have. Seeds: the mean difference with Student's 95 % interval over seeds. "
         f"{plan.unit.capitalize()}: bootstrap 95 % interval and paired permutation test over the {plan.unit}, each the "
-        "mean over these seeds.",
+        f"mean over these seeds; that says whether these trained networks differ on other {plan.unit}, not whether "
+        "another training would come out the same, which only more seeds can say.",
         "",
         f"| against | seeds | difference | 95 % over seeds | 95 % over {plan.unit} | p | {plan.unit} better / worse |",
         "|---|--:|--:|--:|--:|--:|--:|",
