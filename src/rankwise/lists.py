@@ -202,7 +202,7 @@ def compact(chosen: Tensor) -> tuple[Tensor, Tensor]:
     counts = torch.bincount(rows, minlength=len(chosen))
     width = int(counts.max()) if counts.numel() else 0
     if len(chosen) * width == len(places):  # as many in each
-        return places.view(-1, width), torch.ones(len(chosen), width, dtype=torch.bool, device=chosen.device)
+        return places.view(len(chosen), width), torch.ones(len(chosen), width, dtype=torch.bool, device=chosen.device)
     mask = torch.arange(width, device=chosen.device) < counts[:, None]
     return torch.zeros_like(mask, dtype=torch.int64).masked_scatter(mask, places), mask
 

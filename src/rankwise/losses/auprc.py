@@ -101,7 +101,7 @@ class AUPRCLoss(ListLoss):
         for lists, side, scores in zip(blocks, sides, positives, strict=True):
             recall = self._recall(scores, None if quantiles is None else packed.of_block(quantiles, lists), side.share)
             false_positives = side.mean_over_negatives(lists, self.precision_surrogate)
-            odds = packed.column(negatives_per_positive, lists) / recall * false_positives
+            odds = packed.column(negatives_per_positive, lists) * false_positives / recall
             # Beyond any number that matters; keeps x / (1 + x) from becoming inf / inf.
             odds = odds.clamp_max(1e30)
             values.append((odds / (1 + odds) * side.share).sum(1))

@@ -56,7 +56,7 @@ def whole_lists(lists: Lists, chosen: Tensor, gain: Callable[[Tensor], Tensor], 
     own = gain(lists.labels.gather(1, places)) * mask
     own_weights = None if weights is None else weights.gather(1, places) * mask
     totals = Totals(lists.size, count(mask), ideal_dcg(own, weights=own_weights, k=k))
-    valid = _something_to_rank(own, mask, totals.size)
+    valid = _something_to_rank(own, mask, totals.relevant, totals.size)
     counted = own if own_weights is None else own * own_weights
     return _sample(lists.scores.dtype, places, mask, counted, weights, None, totals, valid)
 
@@ -89,7 +89,7 @@ def sample_of_lists(
         stands_for = weights * torch.where(chosen, of_relevant[:, None], of_irrelevant[:, None])
         itself = own[:, None] - stands_for.gather(1, places)
     own_gains = gain(lists.labels.gather(1, places)) * mask
-    valid = _something_to_rank(own_gains, mask, counts[1])
+    valid = _something_to_rank(own_gains, mask, *counts)
     counted = own_gains * weights.gather(1, places) * (all_relevant / relevant.clamp_min(1))[:, None]
     return _sample(dtype, places, mask, counted, stands_for, itself, totals, valid)
 
@@ -108,12 +108,12 @@ def _sample(
     return Sample(places, mask, gains.to(dtype), stands_for, itself, totals.size, ideal, valid & (totals.ideal > 0))
 
 
-def _something_to_rank(gains: Tensor, mask: Tensor, size: Tensor) -> Tensor:
+def _something_to_rank(gains: Tensor, mask: Tensor, relevant: Tensor, size: Tensor) -> Tensor:
     """(Q,) lists of a relevant item and another that gains less, from the gains (Q, A) of the relevant ones."""
     if not mask.shape[1]:
         return torch.zeros_like(size, dtype=torch.bool)
     differ = (gains < gains.amax(1, keepdim=True)) & mask
-    return mask[:, 0] & (differ.any(1) | (count(mask) < size))
+    return mask[:, 0] & (differ.any(1) | (relevant < size))
 
 
 def _mean_one(weights: Tensor, mask: Tensor) -> Tensor:

@@ -140,8 +140,10 @@ def _located(
     without_self = queries is gallery
     size = len(classes) - int(without_self)
     keys_of = _key_function(queries.points, gallery.points, distance)
+    # One block of memory for all: fresh pages for each would cost a tenth of the time.
+    space = gallery.points.new_empty(min(rows, len(queries.classes)), len(classes))
     for first in range(0, len(queries.classes), rows):
-        keys = keys_of(slice(first, first + rows))
+        keys = keys_of(slice(first, first + rows), space[: len(queries.classes) - first])
         if without_self:
             keys.diagonal(first).fill_(float("inf"))
         begin, end = start[first : first + rows, None], stop[first : first + rows, None]
@@ -155,18 +157,18 @@ def _located(
         }
 
 
-def _key_function(queries: Tensor, gallery: Tensor, distance: str) -> Callable[[slice], Tensor]:
-    """Something that falls as similarity rises, (rows, M) for some of the queries, in one product."""
+def _key_function(queries: Tensor, gallery: Tensor, distance: str) -> Callable[[slice, Tensor], Tensor]:
+    """What falls as similarity rises, (rows, M) for some of the queries, in one product, written where it is told."""
     if distance == "euclidean":
         # |g|^2 - 2 q.g orders like |q - g|^2; around the middle of the gallery it loses the fewest digits.
         middle = gallery.mean(0)
         queries, gallery = queries - middle, gallery - middle
         length = gallery.square().sum(1)
-        return lambda some: torch.addmm(length, queries[some], gallery.T, alpha=-2)
+        return lambda some, out: torch.addmm(length, queries[some], gallery.T, alpha=-2, out=out)
     if distance == "cosine":
         queries, gallery = normalize(queries), normalize(gallery)
     negated = -queries
-    return lambda some: negated[some] @ gallery.T
+    return lambda some, out: torch.mm(negated[some], gallery.T, out=out)
 
 
 def _present(own: Tensor) -> tuple[Tensor, Tensor]:
