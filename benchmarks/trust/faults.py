@@ -78,15 +78,12 @@ class Faults:
     def __init__(self, folder: Path, seed: int) -> None:
         self.folder, self.random = folder, random.Random(seed)
         self.log = folder / "log.txt"
-        self._lengths: dict[str, float] = {}
 
     def straight(self, task: str) -> Path:
         """The folder of the undisturbed run, made when first asked for."""
         where = self.folder / f"straight-{task}"
         if not where.exists():
             assert run(f"{task}.yaml", "--out", where.name, log=self.log).code == 0
-            # Once more for the time: the first one warms up.
-            self._lengths[task] = run(f"{task}.yaml", "--out", f"timed-{task}", log=self.log).seconds
         return where
 
     def recovers(self, task: str, name: str) -> bool:
@@ -99,11 +96,13 @@ class Faults:
         return 0 if state is None else int(state["step"])
 
     def killed(self, task: str, name: str, number: signal.Signals) -> Outcome:
-        """At a random moment of the training."""
+        """At a random moment: within a random step, or while the run is set up."""
         self.straight(task)
-        counted = Counted()
+        counted, at = Counted(), self.random.randrange(-5, self.newest(f"straight-{task}"))
         job = start(f"{task}.yaml", "--out", name, log=self.log, before=counted)
-        time.sleep(self.random.uniform(0.1, 1.0) * self._lengths[task])
+        while counted.steps < at and job.running():
+            time.sleep(0.0005)
+        time.sleep(self.random.uniform(0, 0.01 if at > 0 else 0.5))
         job.kill(number)
         ended, done = job.wait(), counted.steps
         lost = done - self.newest(name)
