@@ -187,7 +187,7 @@ def _two_processes(folder: Path, *options: str) -> subprocess.Popen[str]:
     )
 
 
-def _wait(condition: Callable[[], Any], process: subprocess.Popen[str], seconds: float = 300) -> None:
+def _wait(condition: Callable[[], Any], process: subprocess.Popen[str], seconds: float = 900) -> None:
     end = time.monotonic() + seconds
     while not condition():
         if process.poll() is not None or time.monotonic() > end:
