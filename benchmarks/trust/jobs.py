@@ -102,6 +102,10 @@ class Job:
         """Send a signal."""
         os.kill(self.pid, number)
 
+    def running(self) -> bool:
+        """Whether it has not ended."""
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+
     def wait(self) -> Ended:
         """Until it ends."""
         _, status = os.waitpid(self.pid, 0)
