@@ -39,7 +39,7 @@ def show_demo(out: Path, *, seeds: int, quick: bool) -> None:
 
     show("Finding the eights, 12 among 612 training images (test)", eights_table(result))
     show("Finding the same digit, 20 training images each (test)", retrieval_table(result))
-    curves = [(each.contender.name, sparkline(mean_precision_curve(each)[1])) for each in result.eights]
+    curves = [(each.contender.name, sparkline(mean_precision_curve(each)[1].tolist())) for each in result.eights]
     print_table("Precision along the ranking, from the first eight to the last", ("loss", ""), curves, numbers=False)
     for sentence in demo_sentences(result):
         print_paragraph(sentence)
