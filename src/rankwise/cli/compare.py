@@ -115,7 +115,7 @@ def _show(title: str, paths: Sequence[Path], found: Sequence[Comparison]) -> Non
     columns = ("", "mean", "difference", "95 % interval", "p", "+ / = / -")
     print_table(title, columns, rows, numbers=True)
     counts = "+ / = / -: on how many lists it is better, equal, worse; " if found[0].pairs > 1 else ""
-    print_paragraph(f"Differences to the first; {counts}p: two-sided, {found[0].test}.")
+    print_paragraph(f"Differences to the first; {counts}p: two-sided, {found[0].test}.\n")
     if len(found) > 1:
         print_paragraph("Several comparisons at once: some look significant by chance; divide .05 by their number.")
 

@@ -68,6 +68,7 @@ def _show_scores(title: str, scores: Scores, metrics: Sequence[str]) -> None:
             (name, f"{len(found.query_ids)}", *(f"{found.means[metric]:.4f}" for metric in found.means))
             for name, found in groups
         ]
+        print_paragraph("")
         print_table("By group", ("group", "lists", *groups[0][1].means), rows, numbers=True)
 
 

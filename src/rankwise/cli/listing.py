@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from itertools import takewhile
 
 from rankwise.cli.console import print_table
 from rankwise.cli.machine import record
@@ -35,8 +37,13 @@ def _rows(kind: str) -> list[tuple[str, str]]:
 
     if kind == "tasks":
         return [(name, recipe.summary) for name, recipe in TASKS.items()]
-    # A recipe begins with a comment that says what it is.
-    return [(name, text.splitlines()[0].lstrip("# ")) for name, text in library().items()]
+    return [(name, _first_sentence(text)) for name, text in library().items()]
+
+
+def _first_sentence(recipe: str) -> str:
+    """A recipe begins with a comment that says what it is."""
+    comment = takewhile(lambda line: line.startswith("#"), recipe.splitlines())
+    return re.split(r"(?<=\.) (?=[A-Z])", " ".join(line.lstrip("# ") for line in comment))[0]
 
 
 def _facts(kind: str, shown: str, line: str) -> dict[str, object]:
