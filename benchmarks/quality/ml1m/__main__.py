@@ -54,7 +54,8 @@ ABOUT = (
     f"implicit, 64 factors, the penalty, from {[int(each) for each in PENALTIES]}) are chosen by NDCG@20 on validation "
     "with the first seed; then everything is fitted again, to training and validation films together, and judged on "
     "the test part. others: NDCG@20 on the test part without the films of which it holds far too many to be a random "
-    "part (more than 10 standard deviations). With whole lists of 0 and 1 SOLC is the softmax loss."
+    "part (more than 10 standard deviations); a dash: that run did not ask for it. With whole lists of 0 and 1 SOLC is "
+    "the softmax loss."
 )
 
 

@@ -57,8 +57,8 @@ ABOUT = (
     f"{HIDDEN[0]}, dropout {DROPOUT}; {STEPS} steps of {QUERIES} queries, AdamW with a cosine schedule. For each fold "
     f"by itself, the learning rate (of {len(SETTINGS)}; for 100 trees, learning rate and number of leaves, of "
     f"{len(TREES)} pairs) is chosen by NDCG@5 on its validation section with the first seed; then "
-    f"everything is fitted again with {len(SEEDS)} seeds, to training and validation sections together, and judged on "
-    "the test section. Queries without a relevant document have no NDCG and are left out."
+    f"everything is fitted again with up to {len(SEEDS)} seeds, to training and validation sections together, and "
+    "judged on the test section. Queries without a relevant document have no NDCG and are left out."
 )
 
 

@@ -28,7 +28,7 @@ class Row:
         settings: those chosen, one a fold.
         tried: settings run in each fold.
         figures: means over folds and seeds.
-        seeds: the standard deviation of the first metric over seeds, each the mean over folds.
+        seeds: the first metric of each seed, the mean over folds.
         queries: the first metric of every query of the five test sections, the mean over seeds.
     """
 
@@ -37,7 +37,7 @@ class Row:
     settings: str
     tried: int
     figures: dict[str, float]
-    seeds: float
+    seeds: list[float]
     queries: Tensor
 
 
@@ -54,15 +54,16 @@ def write_folds(plan: Plan, results: Results) -> str:
     for row in sorted(rows, key=lambda row: -row.figures[first]):
         low, high = _interval(row.queries)
         shown = " | ".join(f"{row.figures[name]:.4f}" for name in (*others, "validation", "train"))
+        seeds = f"{len(row.seeds)}: {min(row.seeds):.4f} to {max(row.seeds):.4f}"
         lines.append(
-            f"| {row.method} | {row.figures[first]:.4f} | {low:.3f} to {high:.3f} | {row.seeds:.4f} | {shown} | "
+            f"| {row.method} | {row.figures[first]:.4f} | {low:.3f} to {high:.3f} | {seeds} | {shown} | "
             f"{row.tried} | {row.settings} |"
         )
     lines += [
         "",
-        f"Means over the folds; intervals by bootstrap over the queries; seeds: standard deviation of the {first} of a "
-        f"seed. validation and train: {first} there, the first of the runs that were chosen. chosen: how often which "
-        "learning rate and weight decay (trees: leaves).",
+        "Means over the folds; intervals by bootstrap over the queries; seeds: how many, and the lowest and highest "
+        f"{first} of one. validation and train: {first} there, the first of the runs that were chosen. chosen: how "
+        "often which learning rate and weight decay (trees: leaves).",
     ]
     ours = [row for row in rows if row.ours]
     if ours:
@@ -72,18 +73,19 @@ def write_folds(plan: Plan, results: Results) -> str:
 
 
 def _row(plan: Plan, results: Results, method: str) -> Row | None:
-    """None if a fold or a seed is missing."""
+    """None if a fold is missing; a seed counts if it was run in all folds."""
     chosen = [results.tried(fold, method) for fold in plan.scorers]
     if not all(chosen):
         return None
-    keys = [results.final(tried[0], plan.seeds) for tried in chosen]
+    seeds = [seed for seed in plan.seeds if all(results.final(tried[0], [seed]) for tried in chosen)]
+    keys = [results.final(tried[0], seeds) for tried in chosen]
     queries = [results.per_list(fold) for fold in keys]
-    if any(len(fold) < len(plan.seeds) for fold in keys) or any(values is None for values in queries):
+    if any(values is None for values in queries):
         return None
     final = [results[key] for fold in keys for key in fold]
     figures = {name: fmean(found[name] for found in final) for name in (*plan.metrics, "train")}
     figures["validation"] = fmean(results[tried[0]]["validation"] for tried in chosen)
-    by_seed = [fmean(results[fold[place]][plan.metrics[0]] for fold in keys) for place in range(len(plan.seeds))]
+    by_seed = [fmean(results[fold[place]][plan.metrics[0]] for fold in keys) for place in range(len(seeds))]
     settings = [f"{tried[0].rate:g}, {tried[0].decay:g}" for tried in chosen]
     counted = "; ".join(f"{settings.count(each)} x {each}" for each in sorted(set(settings)))
     values = torch.cat([found for found in queries if found is not None])
@@ -93,7 +95,7 @@ def _row(plan: Plan, results: Results, method: str) -> Row | None:
         counted,
         len(chosen[0]),
         figures,
-        float(np.std(by_seed, ddof=1)),
+        by_seed,
         values[torch.isfinite(values)],
     )
 
