@@ -8,7 +8,7 @@ from pathlib import Path
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS.parent / "tests"))
 
-from rankwise.report.detections import detection_pictures, draw_detections  # noqa: E402
+from rankwise.report.frames import draw_frames  # noqa: E402
 from rankwise.tasks import DetectionTask, DetectorModel  # noqa: E402
 from rankwise.training import adamw, cosine, fit  # noqa: E402
 from workers.boxed_pictures import make_split  # noqa: E402
@@ -21,8 +21,8 @@ def main() -> None:
     model = fit(task, steps=250, optimiser=adamw(1e-2), schedule=cosine).model
     print({name: round(value, 3) for name, value in task.evaluate(model, "test").items()})
     most = max(range(20), key=lambda place: len(task.data.test.truth(place).labels))
-    (picture,) = detection_pictures(task, model, [most])
-    (DOCS / "assets" / "detections.svg").write_text(draw_detections(picture))
+    (drawing,) = task.draw(model, "test", [most])
+    (DOCS / "assets" / "detections.svg").write_text(draw_frames(drawing))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from torch import Tensor
 from benchmarks.quality.grid.command import run_plan
 from benchmarks.quality.grid.plan import Figures, Key, Method, Plan
 from rankwise.data import DetectionPart, DetectionSplit, find_data, read_boxes
-from rankwise.report.detections import detection_pictures, draw_detections
+from rankwise.report.frames import draw_frames
 from rankwise.tasks import DetectionTask, DetectorModel
 from rankwise.training import adamw, fit, warmed_up
 
@@ -108,10 +108,10 @@ def draw() -> None:
         task = make_task(method, "all")
         model = task.build_model()
         model.load_state_dict(torch.load(_weights(method), weights_only=True))
-        for number, picture in enumerate(detection_pictures(task, model, PICTURES)):
+        for number, drawing in enumerate(task.draw(model, "test", PICTURES)):
             path = BUILT / f"{method.loss}-{number}.svg"
-            path.write_text(draw_detections(picture))
-            print(f"{path}: {picture.caption}")
+            path.write_text(draw_frames(drawing))
+            print(f"{path}: {drawing.caption}")
 
 
 PLAN = Plan(ABOUT, scorers=("RetinaNet",), methods=METHODS, settings=SETTINGS, seeds=SEEDS, metrics=METRICS, run=run)

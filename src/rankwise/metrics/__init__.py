@@ -13,7 +13,7 @@ from rankwise.metrics.ap import average_precision
 from rankwise.metrics.auc import auroc, partial_auroc
 from rankwise.metrics.compare import Comparison, compare
 from rankwise.metrics.compare_items import compare_items
-from rankwise.metrics.detection import BoxTable, box_thresholds, evaluate_boxes
+from rankwise.metrics.detection import BoxTable, box_thresholds, evaluate_boxes, right_boxes
 from rankwise.metrics.evaluate import Evaluation, evaluate
 from rankwise.metrics.first import hit_rate, reciprocal_rank
 from rankwise.metrics.grades import evaluate_grades
@@ -71,6 +71,7 @@ __all__ = [
     "precision",
     "recall",
     "reciprocal_rank",
+    "right_boxes",
 ]
 
 

@@ -15,7 +15,7 @@ from rankwise.metrics.bootstrap import draw_items, interval
 from rankwise.metrics.evaluate import Evaluation
 from rankwise.registry import nearest
 
-__all__ = ["BOX_METRICS", "BoxTable", "box_thresholds", "check_box_metrics", "evaluate_boxes"]
+__all__ = ["BOX_METRICS", "BoxTable", "box_thresholds", "check_box_metrics", "evaluate_boxes", "right_boxes"]
 
 # Numpy's: torch rounds some of these numbers the other way, which moves a box that lies exactly on one.
 _OVERLAPS = torch.from_numpy(np.linspace(0.5, 0.95, 10))
@@ -171,6 +171,25 @@ def box_thresholds(found: BoxTable, truth: BoxTable, *, images: int, classes: in
     return torch.tensor(thresholds, dtype=torch.float64)
 
 
+def right_boxes(found: BoxTable, truth: BoxTable, *, images: int, classes: int, most: int = 100) -> Tensor:
+    """Which of the found boxes (n,) are right at an overlap of .5, by the rules of `evaluate_boxes`.
+
+    Args:
+        found, truth: see `evaluate_boxes`; images, classes: how many there are; most: see there.
+
+    Example:
+        >>> none, box = torch.tensor([0]), torch.tensor([[0., 0, 9, 9]])
+        >>> twice = BoxTable(none.repeat(2), none.repeat(2), box.repeat(2, 1), torch.tensor([1., 2]))
+        >>> true = BoxTable(none, none, box)
+        >>> right_boxes(twice, true, images=1, classes=1)
+        tensor([False,  True])
+    """
+    matched = _Matched(found, truth, images, classes, _ANY, most)
+    right = torch.zeros(len(found.image), dtype=torch.bool)
+    right[matched.rows[matched.seen]] = matched.right[:, 0][matched.seen]
+    return right
+
+
 def _definitions(names: Sequence[str], most: int, absent: int) -> dict[str, str]:
     end = f"the mean over classes; at most {most} boxes of a class in an image; {absent} classes without a box left out"
     told = {name: f"{BOX_METRICS[name].summary}, as COCO has it; {end}" for name in names}
@@ -190,7 +209,8 @@ def _of(matched: dict[tuple[float, float], _Matched], name: str, weights: Tensor
 class _Matched:
     """Which of the found boxes are right at each overlap: groups of the boxes of one class in one image, padded.
 
-    `right` and `wrong` (G, T, D) by falling score, `counted` (G,) true boxes to be found.
+    `right` and `wrong` (G, T, D) by falling score, `counted` (G,) true boxes to be found, `rows` (G, D) where each of
+    the found boxes stands in its table.
     """
 
     def __init__(
@@ -212,6 +232,7 @@ class _Matched:
         true_seen, true_slots = _side_by_side(true_place[true_order], len(self.groups), None)
         corners = found.corners[order].double()
         self.scores = found.score[order].double()[slots]
+        self.rows = order[slots]
         self.right, self.wrong = _match(
             corners[slots],
             seen,

@@ -108,12 +108,14 @@ def _drawings(drawings: tuple[Drawing, ...]) -> Section:
         frames = tuple(
             Frame(box.left, box.top, box.right, box.bottom, box.caption, _verdict(box.correct)) for box in drawing.boxes
         )
-        told = "; ".join(f"{box.caption}{f' ({_verdict(box.correct)})'}" for box in drawing.boxes)
+        told = "; ".join(
+            box.caption if box.correct is None else f"{box.caption} ({_verdict(box.correct)})" for box in drawing.boxes
+        )
         alt = f"{drawing.caption}{f': {told}' if told else ''}"
         pictures.append(Picture(data_uri(drawing.picture, MEDIUM), alt, drawing.caption, frames=frames))
     return Section(
         "In the pictures",
-        "What was found, and where. A full frame is right, a dashed one wrong.",
+        "What was found, and where. A full frame is right, a dashed one wrong, a dotted one was missed.",
         (Gallery((Strip("", "", tuple(pictures)),), large=True),),
     )
 

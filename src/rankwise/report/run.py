@@ -59,7 +59,7 @@ def run_report(result: RunResult) -> Report:
         _along_the_ranking(result, figures),
         *_list_by_list(result),
         _scores(result, figures),
-        *example_sections(inspection, result.metric),
+        *example_sections(inspection, inspection.metric_by_list(result.metric)),
         *memory_section(result.history),
     ]
     return Report(
@@ -208,11 +208,12 @@ def _along_the_ranking(result: RunResult, figures: ListFigures) -> Section:
 
 def _list_by_list(result: RunResult) -> list[Section]:
     inspection = result.inspection
-    order = lists_by_value(inspection, result.metric)
+    metric = inspection.metric_by_list(result.metric)
+    order = lists_by_value(inspection, metric)
     if len(inspection.evaluation.query_ids) < 2 or not len(order):
         return []
-    word, values = inspection.list_word, inspection.evaluation.per_query[result.metric]
-    some = order.tolist() if len(order) <= 2 * WORST else worst_of(inspection, result.metric, WORST)
+    word, values = inspection.list_word, inspection.evaluation.per_query[metric]
+    some = order.tolist() if len(order) <= 2 * WORST else worst_of(inspection, metric, WORST)
     rows = []
     for number in some:
         top = top_of(inspection, number, 0)
@@ -220,7 +221,7 @@ def _list_by_list(result: RunResult) -> list[Section]:
         rows.append((inspection.list_name(number), f"{float(values[number]):.3f}", *counts))
     all_shown = len(some) == len(order)
     table = Table(
-        (word, result.metric, plural(inspection.item_word, 2), "relevant", "first at"),
+        (word, metric, plural(inspection.item_word, 2), "relevant", "first at"),
         tuple(rows),
         caption=f"{'All' if all_shown else f'The {len(some)} worst'} {plural(word, 2)}, worst first. first at: the "
         "position of the first relevant one. Look at these first: wrong labels and odd cases gather here.",
@@ -228,7 +229,7 @@ def _list_by_list(result: RunResult) -> list[Section]:
     known = values[order]
     blocks: tuple[Table | Figure, ...] = (table,)
     if not all_shown:
-        blocks = (_distribution(known.tolist(), word, result.metric), table)
+        blocks = (_distribution(known.tolist(), word, metric), table)
     perfect, none = int((known >= 1).sum()), int((known <= 0).sum())
     text = (
         f"The mean hides how different {plural(word, 2)} are. Of {len(order):,}, {perfect:,} are perfect and {none:,} "

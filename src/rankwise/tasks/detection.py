@@ -17,7 +17,7 @@ from rankwise.checks import check_choice
 from rankwise.data import AugmentedImages, Batch, DetectionSplit, box_augmentation
 from rankwise.losses import LOSSES, create_loss
 from rankwise.losses.rivals import ALRPLoss
-from rankwise.metrics import BoxTable, Evaluation, evaluate_boxes
+from rankwise.metrics import BoxTable, Evaluation, box_thresholds, evaluate_boxes
 from rankwise.metrics.detection import check_box_metrics
 from rankwise.models import Anchors, RetinaNetDetector, make_anchors
 from rankwise.models.retinanet import BACKBONES, strides_of
@@ -25,11 +25,14 @@ from rankwise.samplers import ShuffledBatchSampler
 from rankwise.tasks.batches import as_it_is
 from rankwise.tasks.box_tables import found_boxes, true_boxes
 from rankwise.tasks.detection_loss import DetectionLoss
+from rankwise.tasks.inspection import Drawing, Inspection, spread_over
+from rankwise.tasks.seen_boxes import draw_boxes, inspect_boxes
 from rankwise.tasks.task import Outputs
 
 __all__ = ["DetectionTask", "DetectorModel"]
 
 ALRP = "alrp"
+DRAWN = 6
 
 
 @dataclass(frozen=True)
@@ -173,8 +176,38 @@ class DetectionTask:
         return {name: means[name] for name in self.metrics}
 
     def judge(self, model: nn.Module, part: str, *, bootstrap: int = 0) -> Evaluation:
+        return self._judge(self.detect(model, part), part, bootstrap)
+
+    def draw(self, model: nn.Module, part: str, images: Sequence[int]) -> list[Drawing]:
+        """What is found in some images of a part, by their place in it.
+
+        Of each class the boxes are shown whose score reaches what is best on the validation part, see
+        `rankwise.metrics.box_thresholds`.
+        """
+        return self._draw(model, part, self.detect(model, part), images)
+
+    def inspect(self, model: nn.Module, part: str, *, bootstrap: int = 0) -> Inspection:
+        chosen, found = self.data.part(part), self.detect(model, part)
+        drawings = self._draw(model, part, found, spread_over(len(chosen), DRAWN).tolist())
+        return inspect_boxes(chosen, found, self.true_boxes(part), self._judge(found, part, bootstrap), drawings)
+
+    def whole_lists(self) -> Batch:
+        return self.data.train.__getitems__(spread_over(len(self.data.train), self.batch_size).tolist())
+
+    def _draw(self, model: nn.Module, part: str, found: BoxTable, images: Sequence[int]) -> list[Drawing]:
+        known = found if part == "validation" else self.detect(model, "validation")
+        thresholds = box_thresholds(
+            known,
+            self.true_boxes("validation"),
+            images=len(self.data.validation),
+            classes=len(self.classes),
+            most=self.most,
+        )
+        return draw_boxes(self.data.part(part), found, self.true_boxes(part), thresholds, images)
+
+    def _judge(self, found: BoxTable, part: str, bootstrap: int) -> Evaluation:
         return evaluate_boxes(
-            self.detect(model, part),
+            found,
             self.true_boxes(part),
             self.metrics,
             images=len(self.data.part(part)),

@@ -92,6 +92,10 @@ class Inspection:
     relevant: Tensor | None = None
     drawings: tuple[Drawing, ...] = ()
 
+    def metric_by_list(self, metric: str) -> str:
+        """The metric, or, where it is one of all lists together, the one that has a value for each list."""
+        return metric if metric in self.evaluation.per_query else next(iter(self.evaluation.per_query))
+
 
 @runtime_checkable
 class InspectableTask(Protocol):
