@@ -56,7 +56,7 @@ def sparkline(values: Sequence[float]) -> str:
 
     Example:
         >>> sparkline([0.0, 0.5, 1.0, float("nan"), 0.25])
-        '▁▅█ ▂'
+        '▁▅█ ▃'
     """
     step = max(1, -(-len(values) // _WIDEST))
     shown = list(values)[::step]
