@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 
+from workers.boxed_pictures import write_coco
 from workers.pictures import make_pictures
 from workers.rows import write_queries, write_table, write_users
 
@@ -42,6 +43,12 @@ RECIPES = {
         "data": {"train": "photos", "size": 16, "channels": 1, "imbalance": 3},
         "batches": {"size": 16},
     },
+    "detection": {
+        "data": {"train": "scenes/boxes.json", "height": 48, "width": 64},
+        "model": {"channels": 16, "scale": 2},
+        "loss": {"name": "stable-ap", "rho": 0.03},
+        "batches": {"size": 6},
+    },
 }
 
 
@@ -54,6 +61,7 @@ def write_kinds(folder):
     _write_clicks(folder / "clicks.csv")
     _write_labels(folder / "labels.txt")
     _write_photos(folder / "photos")
+    _write_scenes(folder / "scenes")
     for kind, recipe in RECIPES.items():
         (folder / f"{kind}.yaml").write_text(json.dumps({"task": kind, **SHORT, **recipe}))
 
@@ -97,3 +105,12 @@ def _write_photos(folder):
         place = folder / HOSTILE[label].replace("/", "")
         place.mkdir(parents=True, exist_ok=True)
         Image.fromarray(image[0].numpy()).save(place / f"{number:03d}<b onclick='x'>.png")
+
+
+def _write_scenes(folder):
+    write_coco(folder, count=40)
+    path = folder / "boxes.json"
+    known = json.loads(path.read_text())
+    for category, name in zip(known["categories"], HOSTILE, strict=False):
+        category["name"] = name
+    path.write_text(json.dumps(known))

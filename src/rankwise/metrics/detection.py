@@ -142,7 +142,7 @@ def evaluate_boxes(
         query_ids=torch.arange(images),
         skipped={**dict.fromkeys(means, absent), PER_IMAGE: int(per_image.isnan().sum())},
         tied=0.0,
-        definitions=_definitions(names, most, absent),
+        definitions=_definitions(names, classes, most, absent),
         confidence=confidence,
     )
 
@@ -190,9 +190,10 @@ def right_boxes(found: BoxTable, truth: BoxTable, *, images: int, classes: int, 
     return right
 
 
-def _definitions(names: Sequence[str], most: int, absent: int) -> dict[str, str]:
+def _definitions(names: Sequence[str], classes: Sequence[str], most: int, absent: int) -> dict[str, str]:
     end = f"the mean over classes; at most {most} boxes of a class in an image; {absent} classes without a box left out"
     told = {name: f"{BOX_METRICS[name].summary}, as COCO has it; {end}" for name in names}
+    told.update({f"{names[0]} {word}": f"{names[0]} of the class {word!r} alone" for word in classes})
     return {**told, PER_IMAGE: f"{names[0]} of each image alone, the mean over images with boxes"}
 
 
