@@ -110,5 +110,5 @@ def test_tables_have_files_of_their_own_and_a_picture_of_the_curves(start):
 
 def test_the_page_shows_what_every_choice_was_made_from(start):
     page = start("--stage", "choices")[1]
-    assert "| ours | b 70.00, a 60.00 |" in page
-    assert "| rival | c 40.00, d 20.00 |" in page
+    assert "| ours | b: 70.00; a: 60.00 |" in page
+    assert "| rival | c: 40.00; d: 20.00 |" in page

@@ -129,9 +129,9 @@ def _choices(plan: Plan, results: Results) -> list[str]:
     lines = []
     for row in plan.rows:
         trials = results.tried(row.name, row.variant) if row.variant == plan.variant else []
-        values = [f"{trial.setting} {100 * results[trial].figures['validation']:.2f}" for trial in trials]
+        values = [f"{trial.setting}: {100 * results[trial].figures['validation']:.2f}" for trial in trials]
         if values:
-            lines.append(f"| {row.name} | {', '.join(values)} |")
+            lines.append(f"| {row.name} | {'; '.join(values)} |")
     if not lines:
         return []
     head = f"What settings were chosen from: {plan.metrics[0]} on validation after {plan.choice_steps} steps, one seed."
