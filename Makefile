@@ -8,7 +8,6 @@ SECONDS_EACH ?= 60
 
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.complete
-DOCS_STAMP := $(VENV)/.complete-docs
 BENCH_STAMP := $(BENCH_VENV)/.complete
 DEV_EXTRAS := demo,dev,vision
 BENCH_EXTRAS := peers,train
@@ -57,12 +56,12 @@ soak: $(STAMP) ## train for an hour with restarts: is anything lost, does memory
 	$(ONE_THREAD) $(BIN)/python -m benchmarks.trust.drift
 
 fuzz: $(STAMP) ## search for files that break the readers, guided by coverage (SECONDS_EACH=60)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check atheris
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt atheris
 	for target in text tables containers recipes; do \
 		$(ONE_THREAD) $(BIN)/python fuzz/$$target.py -max_total_time=$(SECONDS_EACH) -max_len=600 || exit 1; \
 	done
 
-docs: $(DOCS_STAMP) ## the documentation site, in site/
+docs: $(STAMP) ## the documentation site, in site/
 	$(BIN)/python scripts/docs_tables.py
 	$(BIN)/zensical build --clean --strict
 
@@ -73,10 +72,6 @@ clean: ## remove environments, caches and built files
 
 $(STAMP): $(PINS)
 	$(call environment,$(VENV),$(DEV_EXTRAS))
-
-$(DOCS_STAMP): $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
-	touch $@
 
 $(BENCH_STAMP): $(PINS)
 	$(call environment,$(BENCH_VENV),$(BENCH_EXTRAS))
