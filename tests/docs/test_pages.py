@@ -34,6 +34,7 @@ ONLY_CHECKED = {
     "rankwise demo": "takes long; tests/cli/test_cli.py runs it with --quick",
     "rankwise simulate --csv simulation.csv": "takes long; tests/cli/test_audit.py runs it with --quick",
     "rankwise train ml-1m 'data={train: ml-20m, leave_one_out: time}' --out runs/ml-20m": "no such data here",
+    "rankwise train ml-1m 'data={train: netflix, leave_one_out: time}' --out runs/netflix": "no such data here",
     "torchrun --nproc-per-node 2 examples/plain_torch.py checkpoint.pt 4": "tests/examples runs it",
     "torchrun --nproc-per-node 2 -m rankwise train cells.yaml": "tests/cli/test_train.py trains with two processes",
     "torchrun --nnodes 4 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint first-machine:29500 "

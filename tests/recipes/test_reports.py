@@ -130,6 +130,14 @@ def test_evaluating_on_other_data_can_write_a_report(runs, monkeypatch, capsys):
     assert "Of 400 rows" in page
 
 
+def test_a_run_is_judged_on_data_that_are_fewer_than_a_batch(runs, monkeypatch, capsys):
+    monkeypatch.chdir(runs.parent)
+    rows = (runs.parent / "rows.csv").read_text().splitlines()
+    (runs.parent / "few.csv").write_text("\n".join(rows[:25]) + "\n")  # batches are of 32
+    assert main(["evaluate", "runs/tabular", "--data", "few.csv"]) == 0
+    assert "runs/tabular on few.csv" in capsys.readouterr().out
+
+
 def test_what_has_no_report_is_refused(runs, monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert main(["report", str(tmp_path)]) == 2

@@ -9,6 +9,7 @@ import polars
 import torch
 from sklearn.datasets import load_breast_cancer, load_digits
 
+from workers.boxed_pictures import write_voc
 from workers.rows import write_queries
 
 
@@ -87,11 +88,24 @@ def write_choices_and_documents(folder: Path) -> None:
     write_documents(folder)
 
 
+def write_boxed_cells(folder: Path) -> None:
+    """Scenes with boxes, as two folders in the form of Pascal VOC."""
+    write_voc(folder / "cells", count=48)
+    write_voc(folder / "other-cells", count=12, seed=1)
+
+
+def write_cells_and_recipe(folder: Path) -> None:
+    write_cells(folder)
+    (folder / "cells.yaml").write_text("{task: tabular, data: {train: cells.csv}}")
+
+
 READERS_FILES: dict[str, Callable[[Path], None]] = {
     "README.md": write_cells,
     "docs/audit.md": write_scores,
     "docs/data.md": write_train_and_test,
+    "docs/detection.md": write_boxed_cells,
     "docs/images.md": write_photos,
     "docs/recommendation.md": write_choices_and_documents,
+    "docs/report.md": write_cells_and_recipe,
     "docs/training.md": write_cells,
 }

@@ -93,8 +93,7 @@ class ImageRetrievalRecipe(Recipe):
 
     def for_scoring(self, path: Path, features: int) -> ImageRetrievalRecipe:
         data = self.data.replaced(path).model_copy(update={"gallery": None})
-        batches = self.batches.model_copy(update={"classes": None})  # there may be fewer classes there
-        return self.model_copy(update={"data": data, "batches": batches})
+        return self.model_copy(update={"data": data})
 
     def files(self) -> Iterator[Path]:
         yield from self.data.files()

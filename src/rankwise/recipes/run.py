@@ -273,7 +273,7 @@ def open_run(folder: Path, data: Path | None = None, metrics: Sequence[str] = ()
     changes = [f"metrics=[{', '.join(metrics)}]"] if metrics else []
     recipe = make_recipe(record["recipe"], changes)
     if data is not None:
-        recipe = recipe.for_scoring(data, state["notes"]["features"])
+        recipe = recipe.for_scoring(data, state["notes"]["features"]).with_usual_batches()
     task = recipe.build_task(int(record["seed"]))
     model = task.build_model()
     try:

@@ -286,6 +286,11 @@ class Recipe(Strict, ABC):
         `features` is how many numbers the model takes per row.
         """
 
+    def with_usual_batches(self) -> Recipe:
+        """The same recipe without sizes of batches, for data that may be fewer than a batch."""
+        batches = getattr(self, "batches", None)
+        return self if batches is None else self.model_copy(update={"batches": type(batches)()})
+
     def files(self) -> Iterator[Path]:
         """The files the run reads; a cache only holds what they say."""
         data = getattr(self, "data", None)
