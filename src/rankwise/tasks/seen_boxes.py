@@ -77,14 +77,15 @@ def _draw(part: DetectionPart, image: int, shown: BoxTable, right: Tensor, truth
     size = torch.tensor([known.width, known.height] * 2)
     boxes, missed = [], 0
     for row in (shown.image == image).nonzero().squeeze(1).tolist():
-        sides = (shown.corners[row] / size).clamp(0, 1).tolist()
+        left, top, right_edge, bottom = (shown.corners[row] / size).clamp(0, 1).tolist()
         caption = f"{part.classes[int(shown.label[row])]} {float(shown.score[row]):.1f}"
-        boxes.append(Box(*sides, caption, bool(right[row])))
+        boxes.append(Box(left, top, right_edge, bottom, caption, bool(right[row])))
     for label, corners, ignored in zip(known.labels.tolist(), known.corners, known.ignored.tolist(), strict=True):
         hits = shown.corners[(shown.image == image) & (shown.label == label) & right]
         if not ignored and not bool((box_iou(corners[None].double(), hits.double()) >= HALF).any()):
             missed += 1
-            boxes.append(Box(*(corners / size).clamp(0, 1).tolist(), f"{part.classes[label]}, missed"))
+            left, top, right_edge, bottom = (corners / size).clamp(0, 1).tolist()
+            boxes.append(Box(left, top, right_edge, bottom, f"{part.classes[label]}, missed"))
     correct = sum(box.correct is True for box in boxes)
     wrong = sum(box.correct is False for box in boxes)
     caption = f"{known.file.name}: {correct} right, {wrong} wrong, {missed} missed"
