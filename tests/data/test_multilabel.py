@@ -71,7 +71,11 @@ BAD_ARFF = {
         "expected attributes whose first value is 0.* got 'a'",
     ),
     "labels unknown": (HEAD + "1,1,1,1\n", {}, r"labels: expected how many .* got None"),
-    "too many labels": (HEAD + "1,1,1,1\n", {"labels": 4}, "labels: expected a number from 1 to 3, got 4"),
+    "too many labels": (
+        HEAD + "1,1,1,1\n",
+        {"labels": 4},
+        "labels: expected a number from 1 to 3, as .* has 4 attributes, got 4",
+    ),
 }
 
 

@@ -103,7 +103,7 @@ def test_a_damaged_file_is_read_or_refused_by_name(tmp_path, name, seeds):
                 read(path)
             except ValueError as refusal:
                 said = str(refusal)
-                if type(refusal) is not ValueError or not (said.startswith(str(path)) or said.startswith("label: ")):
+                if type(refusal) is not ValueError or str(path) not in said:
                     raise AssertionError(f"{damage} (seed {seed}): {said}") from refusal
 
 

@@ -132,7 +132,8 @@ def _label_columns(path: Path, head: _Head, labels: int | str | Path | None) -> 
             )
     if isinstance(labels, int):
         if isinstance(labels, bool) or not 0 < labels < len(places):
-            raise ValueError(f"labels: expected a number from 1 to {len(places) - 1}, got {labels}")
+            fewer = f"a number from 1 to {len(places) - 1}, as {path} has {len(places)} attributes"
+            raise ValueError(f"labels: expected {fewer}, got {labels}")
         return places >= len(places) - labels
     wanted = _xml_names(check_file(labels))
     if unknown := [name for name in wanted if name not in set(head.names)]:
