@@ -119,7 +119,7 @@ def _any_gradient(*tensors: Tensor | None) -> bool:
 
 
 def _cheaper(surrogate: Surrogate, lists: int, anchors: int, others: int) -> str:
-    """Costs in nanoseconds, measured on two CPU cores: a pair, an item of the sort, the fixed part."""
+    """Rough costs in nanoseconds on two CPU cores: a pair, an item of the sort, the fixed part."""
     if surrogate.pieces is None:
         return "dense"
     dense = 2.0 * lists * anchors * others
