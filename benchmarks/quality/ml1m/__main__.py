@@ -18,11 +18,10 @@ from torch import Tensor, nn
 from benchmarks.quality.grid.command import run_plan
 from benchmarks.quality.grid.plan import Figures, Key, Method, Plan
 from benchmarks.quality.ml1m.als import fit_als
-from benchmarks.quality.ml1m.averaging import Averaging
 from rankwise.data import Interactions, InteractionSplit, find_data, histories, hold_out, read_interaction_lists
 from rankwise.models import EASE
 from rankwise.tasks import RecsysTask
-from rankwise.training import adamw, fit, steps_down
+from rankwise.training import adamw, averaged, fit, steps_down
 
 EPOCHS, USERS = 12, 128
 AVERAGED = "EASE + item-item, averaged"
@@ -105,9 +104,14 @@ def run(key: Key, method: Method | None) -> tuple[Figures, Tensor | None]:
         )
         steps = EPOCHS * len(task.train_loader(key.seed))
         optimiser = adamw(key.rate, weight_decay=key.decay, betas=(0.9, 0.99))
-        averaging = Averaging(optimiser, after=steps // 2 if key.scorer == AVERAGED else steps)
-        model = fit(task, steps=steps, optimiser=averaging, schedule=steps_down([0.75], 0.3), seed=key.seed).model
-        averaging.finish()
+        model = fit(
+            task,
+            steps=steps,
+            optimiser=optimiser,
+            schedule=steps_down([0.75], 0.3),
+            average=averaged(after=0.5) if key.scorer == AVERAGED else None,
+            seed=key.seed,
+        ).model
     seconds = time.perf_counter() - started
     figures = {"train": task.evaluate(model, "train")["ndcg@20"], "seconds": seconds}
     if key.fitted == "train":
