@@ -81,11 +81,14 @@ def preference_sums(
 def _chunks(graded: RankedLists) -> Iterator[Pairs]:
     """All pairs of a better and a worse item, and as few others as comes easily."""
     lists, length = graded.lists.mask.shape
-    anchors = int((graded.end < graded.size[:, None]).sum(1).max()) if lists and length else 0
-    items = max(1, min(anchors, _BETTER, _CHUNK // max(length, 1)))
-    rows = max(1, _CHUNK // (items * max(length, 1)))
-    for first in range(0, anchors, items):
-        for row in range(0, lists, rows):
+    if not lists or not length:
+        return
+    anchors = (graded.end < graded.size[:, None]).sum(1)
+    items = max(1, min(int(anchors.max()), _BETTER, _CHUNK // length))
+    rows = max(1, _CHUNK // (items * length))
+    for row in range(0, lists, rows):
+        some = slice(row, row + rows)
+        last = int(anchors[some].max())
+        for first in range(0, last, items):
             # Nothing before the end of the first item's group is worse than it or any item after it.
-            worse = int(graded.end[row : row + rows, first].min())
-            yield Pairs(slice(row, row + rows), slice(first, min(first + items, anchors)), slice(worse, length))
+            yield Pairs(some, slice(first, min(first + items, last)), slice(int(graded.end[some, first].min()), length))
