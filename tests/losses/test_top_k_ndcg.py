@@ -58,13 +58,27 @@ def test_a_remembered_threshold_goes_to_the_minimum_and_settles():
     """Gradient steps on samples of a fixed list end near the score after the k-th of the whole list."""
     generator = torch.Generator().manual_seed(0)
     whole = torch.rand(300, generator=generator)
-    tracker = ThresholdTracker(30, tau=0.01, step_size=0.05)
+    tracker = ThresholdTracker(30, tau=0.01)
     values = []
     for _ in range(600):
         drawn = whole[torch.randperm(300, generator=generator)[:40]][None]
         values.append(tracker(drawn, equal_shares(drawn), torch.tensor([300]), torch.tensor([4])).value.item())
     expected = whole.sort(descending=True).values[30].item()
     assert sum(values[200:]) / 400 == pytest.approx(expected, abs=0.03)
+
+
+@pytest.mark.parametrize("size", [1e-3, 1.0, 1e3])
+def test_a_remembered_threshold_follows_scores_of_any_size(size):
+    """The scores of a list spread and rise while it is trained; a tenth of it is seen at a time."""
+    generator = torch.Generator().manual_seed(1)
+    begin, end = torch.randn(2, 400, generator=generator)
+    tracker = ThresholdTracker(20, tau=0.01 * size)
+    for step in range(101):
+        whole = size * (begin * (1 - step / 100) + (3 * end + 5) * step / 100)
+        drawn = whole[torch.randperm(400, generator=generator)[:40]][None]
+        found = tracker(drawn, equal_shares(drawn), torch.tensor([400]), torch.tensor([7])).value.item()
+    ahead = (whole > found).sum().item()
+    assert 10 <= ahead <= 40
 
 
 def test_the_first_observation_starts_the_threshold_at_the_batch():

@@ -31,9 +31,14 @@ class ThresholdTracker(nn.Module):
         (k + 1/2) / N lambda + tau_norm / 2 (lambda - mean)^2 + mean over items of tau softplus((s_j - lambda) / tau)
 
     which for small tau and tau_norm is the (k+1)-th largest score. Of whole lists it is found exactly. Of sampled lists
-    it is remembered with its curvature, one row per list: a gradient step of length `step_size` moves the threshold, a
-    moving average follows the curvature; the first batch starts both at its own threshold. Nothing is written in eval
-    mode.
+    it is remembered with its curvature, one row per list: a gradient step moves the threshold, a moving average follows
+    the curvature; the first batch starts both at its own threshold. Nothing is written in eval mode.
+
+    The slope of the objective is a share of items, at most (k + 1/2) / N where the threshold is too high; scores may be
+    of any size. The step is therefore measured in their spread, and in that of the count of items above, sqrt(p (1 - p))
+    with p = (k + 1/2) / N:
+
+        lambda <- lambda - step_size spread slope / sqrt(p (1 - p))
 
     Args:
         k: how many items stand above the threshold.
@@ -41,7 +46,8 @@ class ThresholdTracker(nn.Module):
         tau_norm: weight of the quadratic term, which makes the minimum unique. It moves the cutoff by
             N tau_norm (lambda - mean) items, so it must be small where lists are long. It pulls towards the mean score
             of the list, so that adding a constant to all scores moves the threshold alike.
-        step_size: of the gradient step; update_rate: weight of the new curvature.
+        step_size: of the gradient step, relative to the mean distance of the scores from their mean; update_rate: weight
+            of the new curvature.
 
     Example:
         >>> tracker = ThresholdTracker(k=2, tau=0.01)
@@ -57,7 +63,7 @@ class ThresholdTracker(nn.Module):
         *,
         tau: float = 0.01,
         tau_norm: float = 1e-6,
-        step_size: float = 0.01,
+        step_size: float = 0.25,
         update_rate: float = 0.1,
     ) -> None:
         super().__init__()
@@ -92,7 +98,9 @@ class ThresholdTracker(nn.Module):
             best, top_share = _best(scores[~known], share[~known], scores.shape[1])
             before = before.index_put((~known,), _start(best, top_share, level[~known]))
         slope, here = self._derivatives(scores, share, level, mean, before)
-        value, curvature = before - self.step_size * slope, curvature.lerp(here, self.update_rate)
+        spread = ((scores - mean[:, None]).abs() * share).sum(1)
+        value = before - self.step_size * spread * slope * (level * (1 - level)).rsqrt()
+        curvature = curvature.lerp(here, self.update_rate)
         if not all_known:
             value, curvature = torch.where(known, value, before), torch.where(known, curvature, here)
         if self.training:

@@ -33,8 +33,8 @@ class TopKNDCGLoss(CompositionalLoss):
             how scores move psi and lambda (the theoretical one).
         temperature: width of psi.
         threshold_tau, threshold_norm: smoothness of lambda, see `ThresholdTracker`.
-        threshold_step: step size of the remembered lambda; threshold_rate: update rate of its curvature. Only with
-            `statistics`.
+        threshold_step: step size of the remembered lambda, relative to the spread of the scores; threshold_rate: update
+            rate of its curvature. Only with `statistics`.
         margin, gain, discount_shift, update_rate, self_weight: see `NDCGLoss`.
         lists, empty, reduction: see `ListLoss`.
 
@@ -57,7 +57,7 @@ class TopKNDCGLoss(CompositionalLoss):
         temperature: float = 0.5,
         threshold_tau: float = 0.01,
         threshold_norm: float = 1e-6,
-        threshold_step: float = 0.01,
+        threshold_step: float = 0.25,
         threshold_rate: float = 0.1,
         margin: float = 1.0,
         gain: Gain = "exp2",
