@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from oracles import pairs as oracle
 from rankwise import surrogates
 from rankwise.lists import pack
-from rankwise.pairs import pair_sums
+from rankwise.pairs import pair_sums, pair_sums_within
 from rankwise.pairs.sums import _cheaper
 
 PIECEWISE = [
@@ -73,6 +73,25 @@ def test_gradients_for_anchors_others_and_weights(surrogate, method):
     assert torch.autograd.gradcheck(
         lambda a, b, w: pair_sums(a, b, surrogate, weights=w, method=method, **masks), (a, b, w)
     )
+
+
+def test_lists_with_few_anchors_beside_one_with_many():
+    """One list fills several chunks here, and each stops after its own last anchor."""
+    generator = torch.Generator().manual_seed(5)
+    scores = torch.randn(4, 9_000, generator=generator, dtype=torch.float64, requires_grad=True)
+    places = torch.arange(40).expand(4, -1)
+    masks = torch.arange(40) < torch.tensor([[40], [0], [17], [1]])
+    upstream = torch.rand(4, 40, generator=generator, dtype=torch.float64)
+    together = pair_sums_within(scores, places, surrogates.Sigmoid(0.5), anchor_mask=masks)
+    (found,) = torch.autograd.grad((together * upstream).sum(), scores)
+    for row, count in enumerate((40, 0, 17, 1)):
+        alone = scores[row].detach().requires_grad_()
+        differences = alone[:count, None] - alone
+        sums = torch.sigmoid(-differences / 0.5).sum(1)
+        (expected,) = torch.autograd.grad((sums * upstream[row, :count]).sum(), alone)
+        torch.testing.assert_close(together[row, :count], sums)
+        torch.testing.assert_close(found[row], expected)
+        assert not together[row, count:].any()
 
 
 @pytest.mark.parametrize("surrogate", PIECEWISE)

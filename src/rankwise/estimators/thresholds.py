@@ -34,9 +34,8 @@ class ThresholdTracker(nn.Module):
     it is remembered with its curvature, one row per list: a gradient step moves the threshold, a moving average follows
     the curvature; the first batch starts both at its own threshold. Nothing is written in eval mode.
 
-    The slope of the objective is a share of items, at most (k + 1/2) / N where the threshold is too high; scores may be
-    of any size. The step is therefore measured in their spread, and in that of the count of items above, sqrt(p (1 - p))
-    with p = (k + 1/2) / N:
+    The slope of the objective is a share of items, at most p = (k + 1/2) / N where the threshold is too high; scores
+    may be of any size. The step is therefore measured in their spread, and in that of the share above, sqrt(p (1 - p)):
 
         lambda <- lambda - step_size spread slope / sqrt(p (1 - p))
 
@@ -46,8 +45,8 @@ class ThresholdTracker(nn.Module):
         tau_norm: weight of the quadratic term, which makes the minimum unique. It moves the cutoff by
             N tau_norm (lambda - mean) items, so it must be small where lists are long. It pulls towards the mean score
             of the list, so that adding a constant to all scores moves the threshold alike.
-        step_size: of the gradient step, relative to the mean distance of the scores from their mean; update_rate: weight
-            of the new curvature.
+        step_size: of the gradient step, relative to the mean distance of the scores from their mean.
+        update_rate: weight of the new curvature.
 
     Example:
         >>> tracker = ThresholdTracker(k=2, tau=0.01)

@@ -17,13 +17,18 @@ _CHUNK = 2**17
 
 
 def chunk_sums(
-    anchors: Tensor, others: Tensor, weights: Tensor | None, mask: Tensor | None, surrogate: Surrogate
+    anchors: Tensor,
+    others: Tensor,
+    weights: Tensor | None,
+    anchor_mask: Tensor | None,
+    mask: Tensor | None,
+    surrogate: Surrogate,
 ) -> Tensor:
-    """sum_j w_j l(a_i - b_j) over the others j in `mask`: (Q, A)."""
-    sums = torch.empty_like(anchors)
-    for lists in _lists_at_once(anchors, others):
+    """sum_j w_j l(a_i - b_j) over the others j in `mask`: (Q, A); anything for the anchors not in `anchor_mask`."""
+    sums = torch.zeros_like(anchors)
+    for lists, last in _lists_at_once(anchors, others, anchor_mask):
         chunk = _present(others, mask, lists)
-        for items in _anchors_at_once(anchors, others):
+        for items in _anchors_at_once(last, others):
             value = surrogate.value(anchors[lists, items, None] - chunk[:, None, :])
             torch.sum(_weighted(value, weights, lists), -1, out=sums[lists, items])
     return sums
@@ -34,17 +39,21 @@ def chunk_gradients(
     anchors: Tensor,
     others: Tensor,
     weights: Tensor | None,
+    anchor_mask: Tensor | None,
     mask: Tensor | None,
     surrogate: Surrogate,
     need_weights: bool,
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Gradients for the anchors (Q, A), the others (Q, L) and, if needed, the weights (Q, L)."""
-    grad_anchors, grad_others = torch.empty_like(anchors), torch.empty_like(others)
+    """Gradients for the anchors (Q, A), the others (Q, L) and, if needed, the weights (Q, L).
+
+    `grad` is 0 for the anchors not in `anchor_mask`.
+    """
+    grad_anchors, grad_others = torch.zeros_like(anchors), torch.empty_like(others)
     grad_weights = torch.zeros_like(others) if need_weights else None
     upstream = grad[:, None, :].neg()
-    for lists in _lists_at_once(anchors, others):
+    for lists, last in _lists_at_once(anchors, others, anchor_mask):
         chunk, row = _present(others, mask, lists), grad_others[lists, None, :]
-        for items in _anchors_at_once(anchors, others):
+        for items in _anchors_at_once(last, others):
             difference = anchors[lists, items, None] - chunk[:, None, :]
             if grad_weights is not None:
                 grad_weights[lists, None, :].baddbmm_(
@@ -76,11 +85,23 @@ def _weighted(values: Tensor, weights: Tensor | None, lists: slice) -> Tensor:
     return values if weights is None else values.mul_(weights[lists, None, :])
 
 
-def _lists_at_once(anchors: Tensor, others: Tensor) -> Iterator[slice]:
-    rows = max(1, _CHUNK // max(1, anchors.shape[1] * others.shape[1]))
-    return (slice(first, first + rows) for first in range(0, len(anchors), rows))
+def _lists_at_once(anchors: Tensor, others: Tensor, anchor_mask: Tensor | None) -> Iterator[tuple[slice, int]]:
+    """Lists taken together, and how many anchors they have at most."""
+    width = anchors.shape[1]
+    rows = max(1, _CHUNK // max(1, width * others.shape[1]))
+    # Where one list fills chunks, those after its last anchor are passed over; of short lists all are one chunk.
+    ends = None if anchor_mask is None or rows > 1 else _ends(anchor_mask)
+    for first in range(0, len(anchors), rows):
+        yield slice(first, first + rows), width if ends is None else ends[first]
 
 
-def _anchors_at_once(anchors: Tensor, others: Tensor) -> Iterator[slice]:
-    items = max(1, min(anchors.shape[1], _CHUNK // max(1, others.shape[1])))
-    return (slice(first, first + items) for first in range(0, anchors.shape[1], items))
+def _ends(mask: Tensor) -> list[int]:
+    """After the last item of each list; at least 1, so that every list is gone through."""
+    places = torch.arange(1, mask.shape[1] + 1, device=mask.device)
+    ends: list[int] = (mask * places).amax(1).clamp_min(1).tolist()
+    return ends
+
+
+def _anchors_at_once(last: int, others: Tensor) -> Iterator[slice]:
+    items = max(1, min(last, _CHUNK // max(1, others.shape[1])))
+    return (slice(first, min(first + items, last)) for first in range(0, last, items))
