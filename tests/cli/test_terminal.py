@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -67,6 +72,32 @@ def test_json_has_the_numbers_that_the_table_shows(folder, capsys):
     assert f"{found['mean']:.4f}" == shown[1]
     assert found["lists"] == 40
     assert found["interval"][0] < found["mean"] < found["interval"][1]
+
+
+def seen_on_a_terminal(*arguments, **environment):
+    """What the program writes where somebody watches."""
+    ours, theirs = pty.openpty()
+    given = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
+    given |= {"TERM": "xterm-256color", **environment}
+    program = [sys.executable, "-m", "rankwise", *arguments]
+    with subprocess.Popen(program, env=given, stdin=theirs, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        seen = b""
+        with contextlib.suppress(OSError):  # how Linux says that nobody writes any more
+            while part := os.read(ours, 65536):
+                seen += part
+    os.close(ours)
+    assert process.returncode == 0, seen
+    return seen.decode()
+
+
+def test_no_color_leaves_a_terminal_without_colours(folder):
+    colours = re.compile(r"\x1b\[(?:[0-9;]*;)?(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])[0-9;]*m")
+    coloured = seen_on_a_terminal("train", "rows.yaml", "--out", "coloured")
+    plain = seen_on_a_terminal("train", "rows.yaml", "--out", "plain", NO_COLOR="1")
+    assert colours.search(coloured)
+    assert not colours.search(plain)
+    assert "\x1b[" in plain, "it is a terminal all the same: the bar moves"
 
 
 def test_what_went_wrong_is_not_json(folder, capsys):

@@ -202,6 +202,29 @@ def test_sharp_enough_it_is_one_minus_ndcg(build):
     torch.testing.assert_close(build()(scores, labels), 1 - ndcg(scores, labels), rtol=0, atol=1e-4)
 
 
+def test_neural_ndcg_sorts_scores_of_every_size():
+    """Most of them are below the rounding of the distances to the largest."""
+    sizes = torch.logspace(2, 29, 19)
+    order = torch.randperm(38, generator=torch.Generator().manual_seed(0))
+    scores = torch.cat([sizes, -sizes])[order].requires_grad_()
+    labels = torch.arange(38) % 4
+    value = NeuralNDCGLoss()(scores, labels)
+    (gradient,) = torch.autograd.grad(value, scores)
+    torch.testing.assert_close(value.detach(), (1 - ndcg(scores.detach(), labels)).float())
+    assert not bool(gradient.any())
+
+
+def test_neural_ndcg_of_near_scores_beside_one_far_away_is_that_of_the_definition():
+    near, labels = torch.tensor([0.3, -0.2, 0.9, 0.1, 1.4]), [0, 1, 0, 2, 1]
+    leaves = [score.double().requires_grad_() for score in (*near, torch.tensor(1e9))]
+    expected = oracle.neural_ndcg(leaves, [*labels, 3], [1.0] * 6)
+    scores = torch.cat([near, torch.tensor([1e9])]).requires_grad_()
+    value = NeuralNDCGLoss()(scores, torch.tensor([*labels, 3]))
+    value.backward()
+    torch.testing.assert_close(value.detach(), expected.detach().float())
+    torch.testing.assert_close(scores.grad, torch.stack(torch.autograd.grad(expected, leaves)).float())
+
+
 def test_lambdarank_weighs_pairs_by_the_change_of_ndcg():
     scores, labels = torch.tensor([0.3, 0.2, 0.1, 0.0], dtype=torch.float64), torch.tensor([0, 0, 2, 0])
     scores.requires_grad_()

@@ -291,6 +291,19 @@ def test_weights_weigh_the_pairs_of_the_chosen_items(surrogate):
 
 
 @pytest.mark.parametrize("surrogate", SURROGATES)
+@pytest.mark.parametrize("unit", [1e-30, 1e-20, 1e30])
+def test_the_unit_of_the_weights_changes_nothing(surrogate, unit):
+    labels, weights = torch.tensor([1, 1, 1, 0, 0, 0]), torch.tensor([1.0, 3.0, 1.0, 2.0, 1.0, 2.0])
+    found = []
+    for its_weights in (weights, weights * unit):
+        scores = torch.tensor([1.5, 0.0, 0.4, 1.0, 0.6, -0.4], requires_grad=True)
+        value = PApLoss(2, surrogate=surrogate)(scores, labels, weights=its_weights)
+        found.append((value.detach(), *torch.autograd.grad(value, scores)))
+    assert bool(found[0][1].any())
+    torch.testing.assert_close(found[1], found[0])
+
+
+@pytest.mark.parametrize("surrogate", SURROGATES)
 def test_a_large_offset_costs_no_digits(surrogate):
     scores = torch.randn(400, generator=torch.Generator().manual_seed(6)).mul(64).round().div(64)
     labels = (torch.arange(400) % 3 == 0).long()

@@ -123,6 +123,14 @@ def test_weight_2_is_an_item_twice_in_the_whole_auc():
     torch.testing.assert_close(weighed, HingePartialAUCLoss(1.0)(scores[twice], labels[twice]))
 
 
+def test_tiny_weights_of_the_partial_auc_are_as_good_as_others():
+    scores, labels = torch.tensor([1.0, 2.0, 0.5, 3.0], requires_grad=True), torch.tensor([1, 0, 1, 0])
+    value = HingePartialAUCLoss()(scores, labels, weights=torch.full((4,), 1e-20))
+    (gradient,) = torch.autograd.grad(value, scores)
+    assert value.item() == 3.25  # (1 + 3 - 1 + 1 + 3 - .5) / 2
+    assert gradient.tolist() == [-0.5, 0, -0.5, 1]
+
+
 @pytest.mark.parametrize(
     "build, message",
     [

@@ -48,6 +48,25 @@ def test_weight_two_is_the_item_twice():
     torch.testing.assert_close(weighted, SemiVariance()(scores[copies], labels[copies]))
 
 
+def test_equal_scores_have_no_spread_however_large():
+    scores = torch.full((14,), 3e27, requires_grad=True)
+    value = SemiVariance()(scores, torch.tensor([1, 0] * 7))
+    value.backward()
+    assert value.item() == 0
+    assert not bool(scores.grad.any())
+
+
+def test_a_spread_whose_square_leaves_float32_is_infinite_and_still_has_its_gradient():
+    labels = torch.tensor([[1, 1, 0, 0, 0], [1, 1, 1, 0, 0]])
+    scores = torch.tensor([[4e25, 1e25, 1e25, 2e25, 0], [2e25, 1e25, 0, 1e25, 1e25]], requires_grad=True)
+    small = (scores.detach() / 1e25).requires_grad_()
+    mask = torch.tensor([[True, True, True, True, False], [True] * 5])
+    values = [SemiVariance(link="none")(leaf, labels, mask=mask) for leaf in (scores, small)]
+    sum(values).backward()
+    assert values[0].item() == torch.inf
+    torch.testing.assert_close(scores.grad / 1e25, small.grad)
+
+
 def test_combined_refuses_what_is_not_a_list_loss():
     with pytest.raises(TypeError, match="losses: expected two or more list losses"):
         Combined(AUPRCLoss())

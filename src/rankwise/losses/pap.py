@@ -10,7 +10,7 @@ from torch import Tensor
 from rankwise.checks import check_choice, check_k, check_positive
 from rankwise.lists import Lists, PackedLists
 from rankwise.losses.base import ListLoss
-from rankwise.losses.two_sides import Side, best, in_order, pair_total, two_sides
+from rankwise.losses.two_sides import Side, best, in_order, pair_mean, two_sides
 from rankwise.pairs import pair_sums
 from rankwise.surrogates import Hinge
 
@@ -116,40 +116,37 @@ class _Case:
         """b, (Q,)."""
         return torch.minimum(self.positives.size, self.negatives.size)
 
-    def per_pair(self, total: Tensor, positives: Side) -> Tensor:
-        """A sum over pairs divided by what the pairs of these positives weigh."""
-        return total / (positives.weight * self.negatives.weight)
-
 
 def _ramp(case: _Case) -> Tensor:
     top = in_order(case.positives, best_first=True).first(case.count)
-    return case.per_pair(pair_total(top, case.negatives, _APART), top)
+    return pair_mean(top, case.negatives, _APART)
 
 
 def _max(case: _Case) -> Tensor:
     bottom = in_order(case.positives, best_first=False).first(case.count)
-    return case.per_pair(pair_total(bottom, case.negatives, _APART), bottom)
+    return pair_mean(bottom, case.negatives, _APART)
 
 
 def _avg(case: _Case) -> Tensor:
     mean = case.positives.mean()[:, None]
     middle = Side(mean, torch.ones_like(mean, dtype=torch.bool), torch.ones_like(mean))
-    return case.per_pair(pair_total(middle, case.negatives, _APART), middle)
+    return pair_mean(middle, case.negatives, _APART)
 
 
 def _avg_plus(case: _Case) -> Tensor:
-    return case.per_pair(pair_total(case.positives, case.negatives, _APART), case.positives)
+    return pair_mean(case.positives, case.negatives, _APART)
 
 
 def _ts(case: _Case) -> Tensor:
     top, rest = _top_and_rest(case)
-    total = pair_total(top, case.negatives, _APART) + pair_total(rest, case.negatives, _IN_ORDER)
-    return case.per_pair(total, top)
+    share = rest.weights.sum(1) / top.weight
+    return pair_mean(top, case.negatives, _APART) + share * pair_mean(rest, case.negatives, _IN_ORDER)
 
 
 def _ts_star(case: _Case) -> Tensor:
     top, rest = _top_and_rest(case)
-    negatives = case.negatives
+    top, rest = (side.in_units(top.heaviest()) for side in (top, rest))
+    negatives = case.negatives.in_units(case.negatives.heaviest())
 
     def over(positives: Side, surrogate: Hinge) -> Tensor:
         """For every negative, the sum over positives: the roles of a pair change with the signs of the scores."""
@@ -165,7 +162,7 @@ def _ts_star(case: _Case) -> Tensor:
     weight, total = rest.weights.sum(1, keepdim=True), (rest.scores * rest.weights).sum(1, keepdim=True)
     all_of_rest = negatives.scores * weight - total
     larger = torch.maximum(over(rest, _IN_ORDER), all_of_rest + over(top, _APART))
-    return case.per_pair((larger * negatives.weights).sum(1), top)
+    return (larger * negatives.weights).sum(1) / (top.weight * negatives.weight)
 
 
 def _top_and_rest(case: _Case) -> tuple[Side, Side]:

@@ -18,7 +18,8 @@ class SemiVariance(ListLoss):
 
         positive / n+ * sum over s_i < mu+ of (s_i - mu+)^2  +  negative / n- * sum over s_j > mu- of (s_j - mu-)^2
 
-    Add it to a loss with `Combined(loss, SemiVariance(3, 15))`.
+    Add it to a loss with `Combined(loss, SemiVariance(3, 15))`. Linked scores about 1e19 apart give an infinite value
+    in float32, and still their gradient.
 
     Args:
         positive: weight of the first sum; negative: weight of the second.
@@ -62,6 +63,12 @@ class SemiVariance(ListLoss):
 
 def _half_variance(scores: Tensor, weights: Tensor) -> Tensor:
     """Mean square of how far scores lie above their weighted mean, (Q, L) to (Q,)."""
+    if not scores.shape[1]:
+        return scores.sum(1)
     share = weights / weights.sum(1, keepdim=True).clamp_min(torch.finfo(scores.dtype).tiny)
-    mean = (scores * share).sum(1, keepdim=True)
-    return ((scores - mean).clamp_min(0).square() * share).sum(1)
+    # From the highest score, so that the mean of equal scores is exactly theirs, however large.
+    highest = scores.detach().masked_fill(weights == 0, -torch.inf).amax(1, keepdim=True)
+    depths = scores - highest.masked_fill(highest.isinf(), 0)
+    above = (depths - (depths * share).sum(1, keepdim=True)).clamp_min(0)
+    # Roots of the shares, not shares: what is 0 there must be 0 before it is squared, not infinity times 0.
+    return (above * share.sqrt()).square().sum(1)

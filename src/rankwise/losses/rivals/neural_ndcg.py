@@ -12,6 +12,7 @@ from rankwise.losses.base import ListLoss
 from rankwise.losses.rivals.dcg import discounts, normalised_gains
 from rankwise.losses.rivals.one_pass import one_pass
 from rankwise.losses.rivals.weighing import grades_differ
+from rankwise.sorting import argsort
 
 __all__ = ["NeuralNDCGLoss"]
 
@@ -74,24 +75,24 @@ class NeuralNDCGLoss(ListLoss):
         gains = normalised_gains(lists, self.gain, self.k)
         worth = discounts(gains.shape[1], self.k, gains).to(gains.dtype)
         rows = max(1, _CHUNK // max(1, gains.shape[1] ** 2))
+        best_first = argsort(-lists.scores, lists.mask)
 
         def values_and_slopes(scores: Tensor) -> tuple[Tensor, Tensor]:
-            chunks = zip(*(t.split(rows) for t in (scores, gains, lists.mask)), strict=True)
+            in_order = (t.gather(1, best_first).split(rows) for t in (scores, gains, lists.mask))
+            chunks = zip(*in_order, strict=True)
             parts = [self._chunk(part, its_gains, its_mask, worth) for part, its_gains, its_mask in chunks]
             values, slopes = zip(*parts, strict=True)
-            return torch.cat(values), torch.cat(slopes)
+            return torch.cat(values), torch.zeros_like(scores).scatter_(1, best_first, torch.cat(slopes))
 
         return 1 - one_pass(lists.scores, values_and_slopes), grades_differ(lists) & (gains > 0).any(1)
 
     def _chunk(self, scores: Tensor, gains: Tensor, mask: Tensor, worth: Tensor) -> tuple[Tensor, Tensor]:
-        difference = scores[:, :, None] - scores[:, None, :]
-        above = difference.sign().mul_(mask[:, None, :])
-        apart = difference.mul_(above).sum(2)
-        # (n + 1 - 2p) / temperature: how steeply position p prefers high scores.
+        """Values (Q,) and slopes (Q, L) of a few lists, the best items first."""
         size, position = mask.sum(1)[:, None], torch.arange(1, scores.shape[1] + 1, device=scores.device)
-        steepness = (size + 1 - 2 * position).to(scores.dtype) / self.temperature
-        handicap = (apart / self.temperature).masked_fill_(~mask, torch.finfo(scores.dtype).max / 4)
-        logits = torch.addcmul(-handicap[:, None], steepness[:, :, None], scores[:, None, :])
+        # Empty slots as copies of the last item: no distance from it.
+        scores = scores.masked_fill(~mask, torch.inf).cummin(1).values
+        logits = _behind_the_best(scores).div_(-self.temperature)
+        logits.masked_fill_(~mask[:, None], -torch.finfo(scores.dtype).max)
         matrix = torch.softmax(logits, 2)
         # Shares far below rounding go: numbers at the lower end of the range make all that follows many times slower.
         matrix.masked_fill_((matrix < _least(matrix)) | (position > size)[:, :, None], 0)
@@ -99,9 +100,36 @@ class NeuralNDCGLoss(ListLoss):
         # Through the softmax of each row, then to what its logits were made of.
         slopes *= matrix
         slopes -= matrix.mul_(slopes.sum(2, keepdim=True))
-        of_apart = slopes.sum(1) / -self.temperature
-        through_apart = of_apart * above.sum(2) + _times(above, of_apart)
-        return values, _times(slopes.transpose(1, 2), steepness) + through_apart
+        steepness = (size + 1 - 2 * position).to(scores.dtype)
+        slopes = _times(slopes.transpose(1, 2), steepness) - _through_distances(slopes.sum(1), scores, size)
+        return values, slopes / self.temperature
+
+
+def _behind_the_best(scores: Tensor) -> Tensor:
+    """By how much item j falls short of item p, the best for position p: (Q, L) descending to (Q, p, j).
+
+    That is `(n + 1 - 2p) (s_p - s_j) - sum_k |s_p - s_k| + sum_k |s_j - s_k|`, from which the large numbers cancel:
+    s_(i-1) - s_i counts 2 (i - p) - 1 times for each i from p + 1 to j, and likewise on the other side of p. A sum of
+    numbers of one sign keeps its digits, however different their sizes.
+    """
+    return _behind(scores).add_(_behind(-scores.flip(1)).flip(1, 2))
+
+
+def _behind(scores: Tensor) -> Tensor:
+    """The part of j > p."""
+    gaps = -scores.diff(dim=1, prepend=scores[:, :1])
+    places = torch.arange(scores.shape[1], dtype=scores.dtype, device=scores.device)
+    times = (2 * places - 1 - 2 * places[:, None]).clamp_min_(0)
+    return (gaps[:, None, :] * times).cumsum_(2)
+
+
+def _through_distances(slopes: Tensor, scores: Tensor, size: Tensor) -> Tensor:
+    """From d / d a_j to d / d s_j (Q, L) for the sums of distances a_j = sum_k |s_j - s_k|, scores descending."""
+    above = torch.searchsorted(-scores, -scores)
+    until_ties = torch.searchsorted(-scores, -scores, right=True).clamp_max_(size)
+    before = torch.nn.functional.pad(slopes.cumsum(1), (1, 0))
+    below = before[:, -1:] - before.gather(1, until_ties)
+    return slopes * (size - until_ties - above) + below - before.gather(1, above)
 
 
 def _scaled_product(

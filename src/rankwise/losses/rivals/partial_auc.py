@@ -7,7 +7,7 @@ from torch import Tensor
 from rankwise.checks import check_positive, check_share
 from rankwise.lists import Lists, PackedLists
 from rankwise.losses.base import ListLoss
-from rankwise.losses.two_sides import best, pair_total, two_sides
+from rankwise.losses.two_sides import best, pair_mean, two_sides
 from rankwise.surrogates import Hinge
 
 __all__ = ["HingePartialAUCLoss"]
@@ -56,5 +56,5 @@ class HingePartialAUCLoss(ListLoss):
         # A whole number times a share is meant to be whole where it is so on paper: .1 x 30 is 3, not 4.
         counts = (negatives.size.double() * self.max_fpr * (1 - 1e-12)).ceil().long().clamp_min(1)
         top = best(negatives, counts)
-        total = pair_total(positives, top, Hinge(self.margin)) / self.margin
-        return total / (positives.weight * top.weight), (positives.size > 0) & (negatives.size > 0)
+        values = pair_mean(positives, top, Hinge(self.margin)) / self.margin
+        return values, (positives.size > 0) & (negatives.size > 0)
