@@ -61,6 +61,14 @@ def test_a_folder_is_trained_on_resumed_judged_and_compared(folder, capsys):
     assert "ap per image" in capsys.readouterr().out
 
 
+def test_faster_rcnn_by_a_recipe(folder, capsys):
+    changes = ["model.kind=faster-rcnn", "model.sampled=8", "gradient={}", "budget.steps=2", "evaluation.every=2"]
+    assert main(["train", "scenes.yaml", *changes, "--out", "run"]) == 0
+    assert "ap50" in capsys.readouterr().out
+    assert main(["evaluate", "run", "--data", "scenes"]) == 0
+    assert "ap50" in capsys.readouterr().out
+
+
 def test_parts_are_lists_shares_or_other_files(folder):
     def sizes(*changes):
         split = make_recipe(RECIPE, changes).build_task(0).data
@@ -96,6 +104,13 @@ def test_classes_are_those_of_the_training_data_and_written_down(folder):
         (["metrics=[ndcg]"], "metrics: unknown metric of boxes 'ndcg'"),
         (["model.weights=imagenet"], "model: expected a ResNet with weights, got conv"),
         (["model={backbone: resnet18, frozen_batch_norm: true}"], "model: expected weights with frozen_batch_norm"),
+        (["model.kind=faster"], "model.kind: expected 'retinanet' or 'faster-rcnn', got 'faster'"),
+        (["model.sampled=64"], "model: expected faster-rcnn with sampled, got retinanet"),
+        (["model.kind=faster-rcnn"], "expected no gradient.rows_at_once and no gradient.previous_weights"),
+        (
+            ["model.kind=faster-rcnn", "gradient={}", "loss=alrp"],
+            "expected a loss over lists with model.kind: faster-rcnn",
+        ),
         (["model.channels=12"], "model.channels: expected"),
         (["augmentation=crop"], "augmentation: expected 'none', 'flip', 'flip-both' or 'ssd', got 'crop'"),
         (["data.bad_boxes=drop"], "data.bad_boxes: expected 'error' or 'skip', got 'drop'"),

@@ -11,7 +11,7 @@ import torch
 from rankwise.data import Boxes, DetectionSplit
 from rankwise.losses import StableAPLoss
 from rankwise.losses.rivals import ALRPLoss
-from rankwise.models import InChunks, make_anchors
+from rankwise.models import InChunks, RetinaNetDetector, make_anchors
 from rankwise.models.anchors import moved
 from rankwise.tasks import DetectionLoss, DetectionTask, DetectorModel
 from rankwise.training import Checkpoints, adamw, cosine, fit, read_checkpoint
@@ -192,12 +192,11 @@ def test_perfect_outputs_find_everything_and_boxes_come_in_pixels_of_the_files()
     task = replace(TASK, data=DetectionSplit(part, part, part))
     anchors = task.model.anchors(part.size)
 
-    class Perfect(torch.nn.Module):
+    class Perfect(RetinaNetDetector):
         """Gives the true box of the object nearest to each anchor, surest where it is nearest."""
 
         def __init__(self):
-            super().__init__()
-            self.weight = torch.nn.Parameter(torch.zeros(1))
+            super().__init__(2, part.size, channels=16, scale=2)
 
         def forward(self, images):
             outputs = torch.full((len(images), len(anchors.corners), 6), -20.0)

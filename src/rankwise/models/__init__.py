@@ -6,8 +6,10 @@ from rankwise.models.bag_of_words import BagOfWordsScorer
 from rankwise.models.chunks import InChunks
 from rankwise.models.context_aware import ContextAwareRanker
 from rankwise.models.convolution import ConvEmbedder
+from rankwise.models.detector import Detector, Found
 from rankwise.models.ease import EASE
 from rankwise.models.factorisation import MatrixFactorisation
+from rankwise.models.faster_rcnn import FasterRCNNDetector, Sampled
 from rankwise.models.feature_mixup import FeatureMixup
 from rankwise.models.item_item import ItemItemScorer
 from rankwise.models.mlp import MLPEmbedder, MLPScorer
@@ -27,7 +29,10 @@ __all__ = [
     "BagOfWordsScorer",
     "ContextAwareRanker",
     "ConvEmbedder",
+    "Detector",
+    "FasterRCNNDetector",
     "FeatureMixup",
+    "Found",
     "InChunks",
     "ItemItemScorer",
     "MLPEmbedder",
@@ -36,6 +41,7 @@ __all__ = [
     "NeuMF",
     "ResNetEmbedder",
     "RetinaNetDetector",
+    "Sampled",
     "ScaledRanker",
     "Scaling",
     "assign_anchors",

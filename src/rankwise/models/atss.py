@@ -10,7 +10,7 @@ from torch import Tensor
 from rankwise.checks import check_count
 from rankwise.models.anchors import Anchors
 
-__all__ = ["Assigned", "assign_anchors"]
+__all__ = ["Assigned", "assign_anchors", "on_ignored"]
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,16 @@ def assign_anchors(
     return Assigned(positive, chosen, counted, int((wanted & (taken == 0)).sum()))
 
 
+def on_ignored(boxes: Tensor, ignored: Tensor) -> Tensor:
+    """(A,) which of A boxes (A, 4) have half of their area on one of the ignored objects (n, 4) of their image.
+
+    Example:
+        >>> on_ignored(torch.tensor([[0.0, 0, 4, 4], [3, 0, 7, 4]]), torch.tensor([[0.0, 0.0, 4.0, 4.0]]))
+        tensor([ True, False])
+    """
+    return _half_on(boxes, ignored).any(0)
+
+
 def _nearest(centres: Tensor, middles: Tensor, levels: tuple[int, ...], candidates: int) -> Tensor:
     """(B, M, K) the nearest anchors of each level."""
     found, start = [], 0
@@ -108,8 +118,12 @@ def _on_ignored(boxes: Tensor, corners: Tensor, ignored: Tensor) -> Tensor:
     """(B, A) anchors with half of their area on an object that is ignored."""
     covered = torch.zeros(len(corners), len(boxes), dtype=torch.bool, device=corners.device)
     image, item = ignored.nonzero(as_tuple=True)
-    most = _shared(boxes[None], corners[image, item][:, None]) >= _area(boxes) / 2
-    return covered.index_put_((image,), most, accumulate=True)
+    return covered.index_put_((image,), _half_on(boxes, corners[image, item]), accumulate=True)
+
+
+def _half_on(boxes: Tensor, corners: Tensor) -> Tensor:
+    """(n, A) which of A boxes have half of their area on each of n others."""
+    return _shared(boxes[None], corners[:, None]) >= _area(boxes) / 2
 
 
 def _shared(left: Tensor, right: Tensor) -> Tensor:

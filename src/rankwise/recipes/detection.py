@@ -84,9 +84,11 @@ class BoxData(Strict):
 
 
 class DetectorChoice(Strict):
-    """RetinaNet over a small convolutional network, or over torchvision's ResNet with `weights` ("imagenet" or a file)
-    or without. Anchors are `scale` strides wide, `per_cell` sizes times `ratios` in a cell; scores begin at `prior`."""
+    """RetinaNet or Faster R-CNN over a small convolutional network, or over torchvision's ResNet with `weights`
+    ("imagenet" or a file) or without. Anchors are `scale` strides wide, `per_cell` sizes times `ratios` in a cell;
+    scores begin at `prior`. Faster R-CNN learns from `sampled` proposals in an image, 512 if left out."""
 
+    kind: Literal["retinanet", "faster-rcnn"] = "retinanet"
     backbone: Literal["conv", "resnet18", "resnet50"] = "conv"
     channels: Annotated[int, Field(ge=8, multiple_of=8)] = 64
     scale: Annotated[float, Field(gt=0)] = 8.0
@@ -95,6 +97,7 @@ class DetectorChoice(Strict):
     weights: Literal["imagenet"] | Path | None = None
     frozen_batch_norm: bool = False
     prior: Share = 0.01
+    sampled: Count | None = None
 
     @model_validator(mode="after")
     def _possible(self) -> DetectorChoice:
@@ -102,6 +105,8 @@ class DetectorChoice(Strict):
             raise ValueError("expected a ResNet with weights, got conv")
         if self.frozen_batch_norm and self.weights is None:
             raise ValueError("expected weights with frozen_batch_norm, got none")
+        if self.kind == "retinanet" and self.sampled is not None:
+            raise ValueError("expected faster-rcnn with sampled, got retinanet")
         return self
 
     def make(self) -> DetectorModel:
@@ -146,6 +151,18 @@ class DetectionRecipe(Recipe):
     @classmethod
     def _known_metrics(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         return check_box_metrics(names)
+
+    @model_validator(mode="after")
+    def _possible(self) -> DetectionRecipe:
+        if self.model.kind == "faster-rcnn":
+            if self.loss.name == ALRP:
+                raise ValueError("expected a loss over lists with model.kind: faster-rcnn, got alrp")
+            if self.gradient.rows_at_once is not None or self.gradient.previous_weights:
+                raise ValueError(
+                    "expected no gradient.rows_at_once and no gradient.previous_weights with model.kind: faster-rcnn, "
+                    "whose proposals are drawn anew in every pass"
+                )
+        return self
 
     @field_validator("loss")
     @classmethod

@@ -9,6 +9,7 @@ from rankwise.tasks.longtail import LongTailTask
 from rankwise.tasks.ltr import LTRTask
 from rankwise.tasks.multilabel import MultilabelTask
 from rankwise.tasks.pap import PApTask
+from rankwise.tasks.proposal_loss import ProposalLoss
 from rankwise.tasks.recsys import RecsysTask
 from rankwise.tasks.retrieval import RetrievalTask
 from rankwise.tasks.tabular import TabularTask
@@ -28,6 +29,7 @@ __all__ = [
     "LongTailTask",
     "MultilabelTask",
     "PApTask",
+    "ProposalLoss",
     "RecsysTask",
     "RetrievalTask",
     "ScoringTask",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.data import DataLoader
 
 from rankwise.data import Batch, DetectionPart
 from rankwise.distributed import gather_rows, own_share
 from rankwise.metrics import BoxTable
-from rankwise.models.anchors import moved
+from rankwise.models import Detector, Found
 from rankwise.tasks.batches import as_it_is
 
 __all__ = ["found_boxes", "true_boxes"]
@@ -31,9 +31,7 @@ def true_boxes(part: DetectionPart) -> BoxTable:
     )
 
 
-def found_boxes(
-    model: nn.Module, part: DetectionPart, anchors: Tensor, *, overlap: float, most: int, workers: int = 0
-) -> BoxTable:
+def found_boxes(model: Detector, part: DetectionPart, *, overlap: float, most: int, workers: int = 0) -> BoxTable:
     """What a detector finds in all images of a part, in pixels of the files, in evaluation mode; its mode stays.
 
     Of the 1,000 best scores of an image, those of boxes that overlap a better one of their class by more than `overlap`
@@ -48,26 +46,24 @@ def found_boxes(
     )
     training = model.training
     model.eval()
-    anchors = anchors.to(weight.device)
     rows = [torch.zeros(0, 7, dtype=torch.float64)]
     with torch.no_grad():
         for batch in loader:
-            outputs = model(batch.features.to(weight.device, weight.dtype)).float()
-            for place, found in zip(batch.sample_ids.tolist(), outputs, strict=True):
-                rows.append(_best_boxes(place, found, anchors, part, overlap, most))
+            candidates = model.find(batch.features.to(weight.device, weight.dtype))
+            for place, found in zip(batch.sample_ids.tolist(), candidates, strict=True):
+                rows.append(_best_boxes(place, found, part, overlap, most))
     model.train(training)
     table = gather_rows(torch.cat(rows).to(weight.device)).cpu()
     return BoxTable(table[:, 0].long(), table[:, 1].long(), table[:, 2:6], table[:, 6])
 
 
-def _best_boxes(place: int, outputs: Tensor, anchors: Tensor, part: DetectionPart, overlap: float, most: int) -> Tensor:
+def _best_boxes(place: int, found: Found, part: DetectionPart, overlap: float, most: int) -> Tensor:
     """Rows of image, class, four edges and score."""
     from torchvision.ops import batched_nms, clip_boxes_to_image, remove_small_boxes
 
-    logits, deltas = outputs[:, :-4], outputs[:, -4:]
-    scores, pair = logits.flatten().topk(min(CANDIDATES, logits.numel()))
-    anchor, label = pair // logits.shape[1], pair % logits.shape[1]
-    corners = clip_boxes_to_image(moved(anchors[anchor], deltas[anchor]), part.size)
+    scores, pair = found.scores.flatten().topk(min(CANDIDATES, found.scores.numel()))
+    candidate, label = pair // found.scores.shape[1], pair % found.scores.shape[1]
+    corners = clip_boxes_to_image(found.corners[candidate, label], part.size)
     kept = remove_small_boxes(corners, 1e-3)
     kept = kept[batched_nms(corners[kept], scores[kept], label[kept], overlap)[:most]]
     truth = part.truth(place)

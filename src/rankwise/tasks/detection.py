@@ -19,25 +19,32 @@ from rankwise.losses import LOSSES, create_loss
 from rankwise.losses.rivals import ALRPLoss
 from rankwise.metrics import BoxTable, Evaluation, box_thresholds, evaluate_boxes
 from rankwise.metrics.detection import check_box_metrics
-from rankwise.models import Anchors, RetinaNetDetector, make_anchors
-from rankwise.models.retinanet import BACKBONES, strides_of
+from rankwise.models import Anchors, Detector, FasterRCNNDetector, InChunks, RetinaNetDetector, make_anchors
+from rankwise.models.pyramid import BACKBONES, strides_of
 from rankwise.samplers import ShuffledBatchSampler
 from rankwise.tasks.batches import as_it_is
 from rankwise.tasks.box_tables import found_boxes, true_boxes
 from rankwise.tasks.detection_loss import DetectionLoss
 from rankwise.tasks.inspection import Drawing, Inspection, spread_over
+from rankwise.tasks.proposal_loss import ProposalLoss
 from rankwise.tasks.seen_boxes import draw_boxes, inspect_boxes
 from rankwise.tasks.task import Outputs
 
 __all__ = ["DetectionTask", "DetectorModel"]
 
 ALRP = "alrp"
+RETINANET = "retinanet"
+KINDS = (RETINANET, "faster-rcnn")
 DRAWN = 6
 
 
 @dataclass(frozen=True)
 class DetectorModel:
-    """Which RetinaNet, and how it starts; see `rankwise.models.RetinaNetDetector`."""
+    """Which detector, and how it starts; see `rankwise.models.RetinaNetDetector` and `FasterRCNNDetector`.
+
+    `kind` is "retinanet", which scores anchors, or "faster-rcnn", which scores proposals of its own; `sampled` is for
+    the latter only.
+    """
 
     backbone: str = "conv"
     channels: int = 64
@@ -47,13 +54,19 @@ class DetectorModel:
     weights: str | Path | None = None
     frozen_batch_norm: bool = False
     prior: float = 0.01
+    kind: str = "retinanet"
+    sampled: int | None = None
 
     def __post_init__(self) -> None:
+        check_choice("kind", self.kind, KINDS)
         check_choice("backbone", self.backbone, BACKBONES)
+        if self.kind == RETINANET and self.sampled is not None:
+            raise ValueError("sampled: expected None, as RetinaNet learns from all anchors, got a number")
 
-    def build(self, classes: int, size: tuple[int, int]) -> RetinaNetDetector:
+    def build(self, classes: int, size: tuple[int, int]) -> Detector:
         """A new detector."""
-        return RetinaNetDetector(classes, size, **vars(self))
+        options = {name: value for name, value in vars(self).items() if name != "kind" and value is not None}
+        return (RetinaNetDetector if self.kind == RETINANET else FasterRCNNDetector)(classes, size, **options)
 
     def anchors(self, size: tuple[int, int]) -> Anchors:
         """The anchors of an image of this size."""
@@ -67,10 +80,11 @@ class DetectionTask:
 
     Attributes:
         data: images and boxes; all parts with the same classes and one size.
-        loss: the registered name of a loss over lists, or "alrp": what the anchors are ranked by.
+        loss: the registered name of a loss over lists: what the anchors (RetinaNet) or the proposals (Faster R-CNN) are
+            ranked by; or "alrp", for RetinaNet.
         loss_options: options of that loss.
-        lists: "classes" or "all", see `DetectionLoss`.
-        box_weight, bias_weight: see `DetectionLoss`; None for the latter is .001 for losses that a constant added to
+        lists: "classes" or "all", see `DetectionLoss` and `ProposalLoss`.
+        box_weight, bias_weight: see there; None for the latter is .001 for losses that a constant added to
             all scores does not change, and 0 for the others.
         model: the detector.
         augmentation: how training images are varied, see `rankwise.data.box_augmentation`.
@@ -118,9 +132,11 @@ class DetectionTask:
     def build_model(self) -> nn.Module:
         return self.model.build(len(self.classes), self.data.train.size)
 
-    def build_loss(self) -> DetectionLoss:
-        shift_invariant = True
+    def build_loss(self) -> DetectionLoss | ProposalLoss:
+        shift_invariant, proposes = True, self.model.kind != RETINANET
         if self.loss == ALRP:
+            if proposes:
+                raise ValueError("loss: expected a loss over lists for Faster R-CNN, got 'alrp'")
             ranking: nn.Module = ALRPLoss(**self.loss_options)
         else:
             record = LOSSES.get(self.loss)
@@ -132,14 +148,10 @@ class DetectionTask:
         bias_weight = self.bias_weight
         if bias_weight is None:
             bias_weight = 0.001 if shift_invariant else 0.0
-        return DetectionLoss(
-            ranking,
-            self.model.anchors(self.data.train.size),
-            len(self.classes),
-            lists=self.lists,
-            box_weight=self.box_weight,
-            bias_weight=bias_weight,
-        )
+        classes, weights = len(self.classes), {"box_weight": self.box_weight, "bias_weight": bias_weight}
+        if proposes:
+            return ProposalLoss(ranking, classes, lists=self.lists, **weights)
+        return DetectionLoss(ranking, self.model.anchors(self.data.train.size), classes, lists=self.lists, **weights)
 
     def train_loader(self, seed: int) -> DataLoader[Batch]:
         part = self.data.train
@@ -156,6 +168,8 @@ class DetectionTask:
     def training_step(
         self, model: nn.Module, loss: nn.Module, batch: Batch, *, previous: Outputs | None = None
     ) -> Tensor:
+        if isinstance(loss, ProposalLoss):
+            return self._proposal_step(model, loss, batch, previous)
         before = None if previous is None else previous(batch.features)
         value: Tensor = loss(model(batch.features), batch.labels, batch.boxes, previous=before)
         return value
@@ -166,10 +180,9 @@ class DetectionTask:
 
     def detect(self, model: nn.Module, part: str) -> BoxTable:
         """The boxes found in the images of a part, in pixels of their files."""
-        anchors = self.model.anchors(self.data.train.size).corners
-        return found_boxes(
-            model, self.data.part(part), anchors, overlap=self.overlap, most=self.most, workers=self.workers
-        )
+        if not isinstance(model, Detector):
+            raise TypeError(f"model: expected a detector, got {type(model).__name__}")
+        return found_boxes(model, self.data.part(part), overlap=self.overlap, most=self.most, workers=self.workers)
 
     def evaluate(self, model: nn.Module, part: str) -> dict[str, float]:
         means = self.judge(model, part).means
@@ -193,6 +206,16 @@ class DetectionTask:
 
     def whole_lists(self) -> Batch:
         return self.data.train.__getitems__(spread_over(len(self.data.train), self.batch_size).tolist())
+
+    def _proposal_step(self, model: nn.Module, loss: ProposalLoss, batch: Batch, previous: Outputs | None) -> Tensor:
+        # Proposals are drawn anew in every forward pass: a second one would see others.
+        if previous is not None:
+            raise ValueError("previous_weights: expected a RetinaNet, got Faster R-CNN")
+        if isinstance(model, InChunks):
+            raise ValueError("rows_at_once: expected a RetinaNet, got Faster R-CNN")
+        assert batch.boxes is not None
+        value: Tensor = loss(model(batch.features, batch.labels, *batch.boxes))
+        return value
 
     def _draw(self, model: nn.Module, part: str, found: BoxTable, images: Sequence[int]) -> list[Drawing]:
         known = found if part == "validation" else self.detect(model, "validation")

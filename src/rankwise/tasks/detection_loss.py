@@ -6,13 +6,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from rankwise.checks import check_choice, check_positive, check_same_shape
+from rankwise.checks import check_positive, check_same_shape
 from rankwise.data import Boxes
 from rankwise.distributed import gather_rows, world_size
 from rankwise.losses import ListLoss
 from rankwise.losses.rivals import ALRPLoss
 from rankwise.models import Anchors, Assigned, assign_anchors
 from rankwise.models.anchors import moved
+from rankwise.tasks.class_lists import check_lists, pinned, rank_classes
 
 __all__ = ["DetectionLoss"]
 
@@ -57,9 +58,7 @@ class DetectionLoss(nn.Module):
     ) -> None:
         super().__init__()
         self.ranking, self.classes = ranking, classes
-        self.lists = check_choice("lists", lists, ("classes", "all"))
-        if isinstance(ranking, ListLoss) and lists == "classes" and ranking.lists != "columns":
-            raise ValueError('ranking: expected a loss made with lists="columns", got one of rows')
+        self.lists = check_lists(lists, ranking)
         self.box_weight = check_positive("box_weight", box_weight, zero=True)
         self.bias_weight = check_positive("bias_weight", bias_weight, zero=True)
         self.levels, self.unmatched = anchors.levels, 0
@@ -89,8 +88,7 @@ class DetectionLoss(nn.Module):
         if not isinstance(self.ranking, ALRPLoss):
             value = value + self.box_weight * everywhere.sum() / max(1, len(everywhere))
         if self.bias_weight:
-            found = gather_rows(logits[truth])
-            value = value + self.bias_weight * (found.sum() / max(1, len(found))).square()
+            value = value + self.bias_weight * pinned(logits, truth)
         return value
 
     def _errors(self, deltas: Tensor, corners: Tensor, given: Assigned) -> Tensor:
@@ -110,9 +108,4 @@ class DetectionLoss(nn.Module):
             off = torch.zeros_like(logits).masked_scatter(truth, (errors / 2).clamp(0, 1))
             value: Tensor = self.ranking(logits, truth, off, mask=mask)
             return value
-        shape = (-1, self.classes) if self.lists == "classes" else (1, -1)
-        rows = [None if each is None else each.reshape(shape) for each in (logits, truth, mask, previous)]
-        if self.lists == "all":  # one list, whatever the number of processes
-            rows = [None if each is None else each[0] for each in rows]
-        value = self.ranking(rows[0], rows[1], mask=rows[2], previous_scores=rows[3])
-        return value
+        return rank_classes(self.ranking, self.lists, logits, truth, mask=mask, previous=previous)

@@ -1,0 +1,158 @@
+"""Faster R-CNN as a task: its loss is what it says, every list loss trains it, runs resume bit by bit."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import replace
+
+import pytest
+import torch
+
+from rankwise.losses import LOSSES, StableAPLoss
+from rankwise.losses.rivals import ALRPLoss
+from rankwise.models import InChunks, Sampled
+from rankwise.tasks import DetectionTask, DetectorModel, ProposalLoss
+from rankwise.training import Checkpoints, adamw, cosine, fit, read_checkpoint
+from workers.boxed_pictures import make_split
+
+pytest.importorskip("torchvision")
+
+TASK = DetectionTask(
+    make_split(32),
+    "stable-ap",
+    {"rho": 0.1, "tau": 1.0},
+    model=DetectorModel(kind="faster-rcnn", channels=16, scale=2, sampled=24),
+    batch_size=8,
+    metrics=("ap50", "ap"),
+)
+FITTING = [
+    record.name
+    for record in LOSSES
+    if record.labels == "binary" and "lists" in inspect.signature(record.build).parameters
+]
+
+
+def sampled(seed=0, classes=2):
+    random = torch.Generator().manual_seed(seed)
+    logits = torch.randn(40, classes, generator=random).requires_grad_()
+    labels = torch.randint(-1, classes, (40,), generator=random)
+    return Sampled(logits, labels, torch.tensor(0.3, requires_grad=True), torch.tensor(0.7, requires_grad=True))
+
+
+@pytest.mark.parametrize("lists", ["classes", "all"])
+def test_the_loss_is_the_sum_of_its_four_terms(lists):
+    given = sampled()
+    layout = {"lists": "columns"} if lists == "classes" else {}
+    loss = ProposalLoss(StableAPLoss(link="none", **layout), 2, lists=lists, box_weight=3.0, bias_weight=0.01)
+    value = loss(given)
+    scores, right = [[], []], [[], []]
+    for row, label in zip(given.logits, given.labels.tolist(), strict=True):
+        for number in range(2):
+            place = number if lists == "classes" else 0
+            scores[place].append(row[number])
+            right[place].append(int(label == number))
+    kept = [number for number in range(2) if scores[number]]
+    lists_of = [StableAPLoss(link="none")(torch.stack(scores[n]), torch.tensor(right[n])) for n in kept]
+    own = [row[label] for row, label in zip(given.logits, given.labels.tolist(), strict=True) if label >= 0]
+    expected = sum(lists_of) / len(lists_of) + 3 * given.box_loss + given.proposal_loss
+    expected = expected + 0.01 * (sum(own) / len(own)) ** 2
+    torch.testing.assert_close(value, expected, rtol=1e-5, atol=1e-6)
+    wanted = (given.logits, given.box_loss, given.proposal_loss)
+    for left, right_one in zip(*(torch.autograd.grad(each, wanted) for each in (value, expected)), strict=True):
+        torch.testing.assert_close(left, right_one, rtol=1e-4, atol=1e-6)
+    assert loss.skipped == 0
+
+
+@pytest.mark.parametrize("name", FITTING)
+def test_every_loss_over_lists_moves_right_classes_up(name):
+    task = replace(TASK, loss=name, loss_options={}, bias_weight=0.0)
+    given = sampled()
+    task.build_loss()(given).backward()
+    assert bool(torch.isfinite(given.logits.grad).all())
+    right = given.labels[:, None] == torch.arange(2)
+    if name != "semi-variance":  # it pulls towards the mean of a kind, from both sides
+        assert given.logits.grad[right].sum() < 0
+
+
+def test_a_batch_without_objects_trains_the_first_stage_alone():
+    given = sampled()._replace(labels=torch.full((40,), -1), box_loss=torch.tensor(0.0))
+    loss = TASK.build_loss()
+    assert loss(given).item() == pytest.approx(0.7)
+    assert loss.skipped == 2
+
+
+@pytest.mark.parametrize("name", ["stable-ap", "soprc"])
+def test_it_learns_to_find_the_objects(name):
+    options = {"soprc": {"prior": 0.5, "tau": 1.0}, "stable-ap": TASK.loss_options}
+    task = replace(TASK, loss=name, loss_options=options[name])
+    run = fit(task, steps=40, optimiser=adamw(1e-2), schedule=cosine, eval_every=40)
+    before, after = run.history.curve("ap50")
+    assert before < 0.05
+    assert after > 0.1, run.history.losses[::10]
+
+
+def test_resumed_after_any_step_equals_uninterrupted(tmp_path):
+    options = {"steps": 4, "optimiser": adamw(1e-2), "schedule": cosine, "eval_every": 2}
+    straight = fit(TASK, checkpoints=Checkpoints(tmp_path, keep=100), save_every=1, **options)
+    for path in Checkpoints(tmp_path).paths()[1::2]:
+        resumed = fit(TASK, start=read_checkpoint(path), **options)
+        for part in ("model", "loss"):
+            left, right = (getattr(run, part).state_dict() for run in (straight, resumed))
+            assert all(torch.equal(left[key], right[key]) for key in left), part
+        assert straight.history.metrics == resumed.history.metrics
+
+
+def step(**changes):
+    task = replace(TASK, batch_size=2)
+    batch = next(iter(task.train_loader(0)))
+    model = task.build_model()
+    wrap = changes.pop("wrap", None)
+    return task.training_step(model if wrap is None else wrap(model), task.build_loss(), batch, **changes)
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (
+            lambda: replace(TASK, loss="alrp", loss_options={}).build_loss(),
+            "loss: expected a loss over lists for Faster",
+        ),
+        (lambda: DetectorModel(kind="fast-rcnn"), "kind: unknown word 'fast-rcnn'"),
+        (lambda: DetectorModel(sampled=64), "sampled: expected None, as RetinaNet learns from all anchors"),
+        (lambda: step(previous=lambda features: features), "previous_weights: expected a RetinaNet"),
+        (lambda: step(wrap=lambda model: InChunks(model, 1)), "rows_at_once: expected a RetinaNet"),
+        (lambda: ProposalLoss(StableAPLoss(), 2), 'ranking: expected a loss made with lists="columns"'),
+    ],
+)
+def test_wrong_choices_are_named(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_alrp_is_no_list_loss():
+    with pytest.raises(TypeError, match="ranking: expected a list loss, got ALRPLoss"):
+        ProposalLoss(ALRPLoss(), 2)
+
+
+def test_what_is_no_detector_is_named():
+    with pytest.raises(TypeError, match="model: expected a detector, got Linear"):
+        TASK.detect(torch.nn.Linear(1, 1), "test")
+
+
+@pytest.mark.realdata
+@pytest.mark.slow
+def test_blood_cells_are_found_better_after_some_steps(real_data):
+    from rankwise.recipes import load_recipe
+
+    changes = [f"data.train={real_data('bccd')}/BCCD", "model.kind=faster-rcnn", "model.sampled=64"]
+    task = load_recipe("bccd", changes).build_task(0)
+    some = {name: task.data.part(name).take(torch.arange(16)) for name in ("train", "validation", "test")}
+    run = fit(
+        replace(task, data=replace(task.data, **some), batch_size=4),
+        steps=40,
+        optimiser=adamw(5e-3),
+        schedule=cosine,
+        eval_every=40,
+    )
+    before, after = run.history.curve("ap")
+    assert before < 0.02 < after
