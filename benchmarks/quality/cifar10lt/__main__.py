@@ -45,8 +45,8 @@ ROWS = (
     ),
     row(
         "balanced cross entropy",
-        "class-balanced-cross-entropy",
-        {"beta .999": {"beta": 0.999, "balanced": False}, "beta 1": {"beta": 1.0, "balanced": False}},
+        "balanced-cross-entropy",
+        {"beta .99": {"beta": 0.99, "balanced": False}, "beta 1": {"beta": 1.0, "balanced": False}},
     ),
     row("focal", "focal", both_ways({"gamma": 2.0, "alpha": 0.5})),
     row("LDAM", "ldam", both_ways({"scale": 10.0})),
