@@ -208,8 +208,11 @@ def compact(chosen: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def count(mask: Tensor) -> Tensor:
-    """How many are True along the last axis; summing booleans as int64 takes several times as long."""
-    return mask.sum(-1, dtype=torch.int32).long()
+    """How many are True along the last axis; on the CPU numpy adds up bytes several times faster."""
+    if mask.device.type != "cpu":
+        return mask.sum(-1)
+    narrow = np.uint16 if mask.shape[-1] < 2**16 else np.int64
+    return torch.from_numpy(mask.numpy().view(np.uint8).sum(-1, dtype=narrow).astype(np.int64))
 
 
 def reduce_lists(
