@@ -19,7 +19,17 @@ from torch import Tensor
 
 from rankwise.checks import check_choice, check_finite, check_ids, check_same_shape, check_tensor
 
-__all__ = ["EMPTY_POLICIES", "Lists", "PackedLists", "compact", "count", "full_precision", "pack", "reduce_lists"]
+__all__ = [
+    "EMPTY_POLICIES",
+    "Lists",
+    "PackedLists",
+    "compact",
+    "count",
+    "every",
+    "full_precision",
+    "pack",
+    "reduce_lists",
+]
 
 EMPTY_POLICIES = ("skip", "zero", "one", "error")
 
@@ -54,7 +64,7 @@ class Lists:
 
     @cached_property
     def full(self) -> bool:
-        return bool(self.mask.all())
+        return every(self.mask)
 
 
 @dataclass(frozen=True)
@@ -215,6 +225,11 @@ def count(mask: Tensor) -> Tensor:
     return torch.from_numpy(mask.numpy().view(np.uint8).sum(-1, dtype=narrow).astype(np.int64))
 
 
+def every(mask: Tensor) -> bool:
+    """Whether all are True; on the CPU numpy answers several times faster for the few of a batch."""
+    return bool(mask.numpy().all() if mask.device.type == "cpu" else mask.all())
+
+
 def reduce_lists(
     values: Tensor, valid: Tensor, *, empty: str = "skip", reduction: str = "mean", weights: Tensor | None = None
 ) -> Tensor:
@@ -231,11 +246,11 @@ def reduce_lists(
     """
     check_choice("empty", empty, EMPTY_POLICIES)
     check_choice("reduction", reduction, ("mean", "sum", "none"))
-    if empty == "error" and not bool(valid.all()):
+    if empty == "error" and not every(valid):
         raise ValueError(
             f'labels: {int((~valid).sum())} of {len(valid)} lists lack the items the quantity needs, and empty="error"'
         )
-    if weights is None and reduction == "mean" and len(valid) and bool(valid.all()):
+    if weights is None and reduction == "mean" and len(valid) and every(valid):
         return values.mean()
     if reduction == "none":
         fill = {"skip": float("nan"), "zero": 0.0, "one": 1.0, "error": 0.0}[empty]

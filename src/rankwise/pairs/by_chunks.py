@@ -12,7 +12,7 @@ from rankwise.surrogates import Surrogate
 
 __all__ = ["chunk_gradients", "chunk_sums"]
 
-# Elements of one chunk for each thread: half a megabyte in float32, so that a few of them fit the second cache of a core.
+# Elements of one chunk and thread: half a megabyte in float32, so that a few of them fit the second cache of a core.
 _CHUNK = 2**17
 
 
@@ -63,7 +63,7 @@ def chunk_gradients(
 
 
 def _present(others: Tensor, mask: Tensor | None) -> Callable[[slice], Tensor]:
-    """Gives the others of some lists, those outside `mask` infinitely far below: every surrogate and its slope are 0 there.
+    """Gives the others of some lists, those outside `mask` infinitely far below, where surrogates and slopes are 0.
 
     What it gives holds until it is asked again.
     """
