@@ -222,7 +222,7 @@ def count(mask: Tensor) -> Tensor:
     if mask.device.type != "cpu":
         return mask.sum(-1)
     narrow = np.uint16 if mask.shape[-1] < 2**16 else np.int64
-    return torch.from_numpy(mask.numpy().view(np.uint8).sum(-1, dtype=narrow).astype(np.int64))
+    return torch.as_tensor(mask.numpy().view(np.uint8).sum(-1, dtype=narrow).astype(np.int64))
 
 
 def every(mask: Tensor) -> bool:
