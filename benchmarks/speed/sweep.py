@@ -1,4 +1,4 @@
-"""How time grows with size: `python -m benchmarks.speed.sweep [--quick] [--sweeps one-list,song] [--threads N]`.
+"""How time grows with size: `python -m benchmarks.speed.sweep [--quick] [--sweeps one-list,song] [--largest N]`.
 
 Writes `docs/speed.md` and its pictures from `benchmarks/speed/sweep.csv`; sweeps not measured are kept as they were.
 """
@@ -153,12 +153,14 @@ def exponent(points: Sequence[tuple[float, float]]) -> float:
     return sum((x - across) * (y - up) for x, y in logs) / spread
 
 
-def measure(sweep: Sweep, effort: Effort, facts: str, quick: bool, tell: Callable[[str], None]) -> list[Point]:
+def measure(
+    sweep: Sweep, effort: Effort, facts: str, quick: bool, tell: Callable[[str], None], largest: int | None = None
+) -> list[Point]:
     """All sizes take turns too, so that a machine that slows down does not bend the curves."""
     calls: dict[tuple[str, int], Callable[[], object]] = {}
     first: dict[tuple[str, int], float] = {}
     for size in sweep.sizes:
-        if quick and size > sweep.quick:
+        if (quick and size > sweep.quick) or (largest is not None and size > largest):
             break
         problem = sweep.make(size)
         for name, prepare in sweep.contenders.items():
@@ -229,6 +231,13 @@ def _figure(ms: float | None) -> str:
     return f"{ms:,.0f}" if ms >= 100 else f"{ms:.3g}"
 
 
+def _merged(before: Sequence[Point], found: Sequence[Point]) -> list[Point]:
+    """What was found takes the place of what was known of the same contenders and sizes."""
+    known = {(p.sweep, p.contender, p.size): p for p in (*before, *found)}
+    order = [sweep.key for sweep in SWEEPS]
+    return sorted(known.values(), key=lambda point: (order.index(point.sweep), point.size))
+
+
 def _read() -> list[Point]:
     if not CSV.exists():
         return []
@@ -261,6 +270,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="small sizes, few runs; prints only")
     parser.add_argument("--sweeps", default=",".join(keys), help=f"some of {', '.join(keys)}; all by default")
     parser.add_argument("--threads", type=int, default=THREADS, help="of torch; 1 is steadier on a busy machine")
+    parser.add_argument("--largest", type=int, help="leave out larger sizes; their last figures are kept")
     options = parser.parse_args(arguments)
     wanted = [key.strip() for key in options.sweeps.split(",")]
     unknown = [key for key in wanted if key not in keys]
@@ -275,10 +285,8 @@ def main(arguments: list[str] | None = None) -> int:
     points = [] if options.quick else _read()
     for sweep in SWEEPS:
         if sweep.key in wanted:
-            found = measure(sweep, QUICK if options.quick else EFFORT, facts, options.quick, tell)
-            order = [other.key for other in SWEEPS]
-            points = [point for point in points if point.sweep != sweep.key] + found
-            points.sort(key=lambda point: order.index(point.sweep))
+            effort = QUICK if options.quick else EFFORT
+            points = _merged(points, measure(sweep, effort, facts, options.quick, tell, options.largest))
             if not options.quick:
                 _write(points)
     print(page(points))

@@ -40,7 +40,8 @@ def check_finite(name: str, values: Tensor, mask: Tensor | None = None) -> None:
     if not values.is_floating_point():
         return
     # A sum is finite only if every term is; overflow of a finite sum is sorted out by the slow path below.
-    if mask is None and math.isfinite(values.detach().sum(dtype=torch.float64).item()):
+    wide = torch.float64 if values.dtype == torch.float64 else torch.float32
+    if mask is None and math.isfinite(values.detach().sum(dtype=wide).item()):
         return
     bad = ~torch.isfinite(values.detach())
     if mask is not None:

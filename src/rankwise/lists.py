@@ -19,7 +19,17 @@ from torch import Tensor
 
 from rankwise.checks import check_choice, check_finite, check_ids, check_same_shape, check_tensor
 
-__all__ = ["EMPTY_POLICIES", "Lists", "PackedLists", "compact", "count", "full_precision", "pack", "reduce_lists"]
+__all__ = [
+    "EMPTY_POLICIES",
+    "Lists",
+    "PackedLists",
+    "compact",
+    "count",
+    "every",
+    "full_precision",
+    "pack",
+    "reduce_lists",
+]
 
 EMPTY_POLICIES = ("skip", "zero", "one", "error")
 
@@ -54,7 +64,7 @@ class Lists:
 
     @cached_property
     def full(self) -> bool:
-        return bool(self.mask.all())
+        return every(self.mask)
 
 
 @dataclass(frozen=True)
@@ -208,8 +218,16 @@ def compact(chosen: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def count(mask: Tensor) -> Tensor:
-    """How many are True along the last axis; summing booleans as int64 takes several times as long."""
-    return mask.sum(-1, dtype=torch.int32).long()
+    """How many are True along the last axis; on the CPU numpy adds up bytes several times faster."""
+    if mask.device.type != "cpu":
+        return mask.sum(-1)
+    narrow = np.uint16 if mask.shape[-1] < 2**16 else np.int64
+    return torch.as_tensor(mask.numpy().view(np.uint8).sum(-1, dtype=narrow).astype(np.int64))
+
+
+def every(mask: Tensor) -> bool:
+    """Whether all are True; on the CPU numpy answers several times faster for the few of a batch."""
+    return bool(mask.numpy().all() if mask.device.type == "cpu" else mask.all())
 
 
 def reduce_lists(
@@ -228,11 +246,11 @@ def reduce_lists(
     """
     check_choice("empty", empty, EMPTY_POLICIES)
     check_choice("reduction", reduction, ("mean", "sum", "none"))
-    if empty == "error" and not bool(valid.all()):
+    if empty == "error" and not every(valid):
         raise ValueError(
             f'labels: {int((~valid).sum())} of {len(valid)} lists lack the items the quantity needs, and empty="error"'
         )
-    if weights is None and reduction == "mean" and len(valid) and bool(valid.all()):
+    if weights is None and reduction == "mean" and len(valid) and every(valid):
         return values.mean()
     if reduction == "none":
         fill = {"skip": float("nan"), "zero": 0.0, "one": 1.0, "error": 0.0}[empty]

@@ -82,7 +82,8 @@ class OneSidedHuber:
         return torch.nn.functional.smooth_l1_loss(x, middle, reduction="none", beta=self.tau).mul_(2 / self.tau)
 
     def slope(self, x: Tensor) -> Tensor:
-        return x.mul_(2 / self.tau**2).sub_(2 / self.tau).clamp_(-2 / self.tau, 0.0)
+        line = torch.add(x.new_full((), -2 / self.tau), x, alpha=2 / self.tau**2, out=x)
+        return line.clamp_(-2 / self.tau, 0.0)
 
 
 @dataclass(frozen=True)

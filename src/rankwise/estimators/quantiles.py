@@ -9,6 +9,7 @@ from torch import Tensor
 
 from rankwise.checks import check_count
 from rankwise.estimators.tracker import GroupTracker
+from rankwise.lists import every
 from rankwise.positives import sort_values
 
 __all__ = ["QuantileTracker", "interpolate_quantiles"]
@@ -53,7 +54,7 @@ class QuantileTracker(GroupTracker):
 
 
 def interpolate_quantiles(
-    scores: Tensor, mask: Tensor, count: int, bounds: tuple[float, float] | None = None
+    scores: Tensor, mask: Tensor | None, count: int, bounds: tuple[float, float] | None = None
 ) -> Tensor:
     """phi: `count` quantiles of each list of scores, by linear interpolation; (Q, n) to (Q, count).
 
@@ -62,7 +63,7 @@ def interpolate_quantiles(
     the midpoints (i, (u_i + u_{i+1}) / 2). One score alone gives a constant; no score gives zeros.
 
     Args:
-        scores: (Q, n), mask: (Q, n) False where there is no score.
+        scores: (Q, n), mask: (Q, n) False where there is no score; None when there is one everywhere.
         count: how many quantiles.
         bounds: the range that scores cannot leave, or None.
 
@@ -73,8 +74,9 @@ def interpolate_quantiles(
     lists, width = scores.shape
     if width == 0:
         return scores.new_zeros(lists, count)
-    even = bool(mask.all())
-    if even:
+    if mask is not None and every(mask):
+        mask = None
+    if mask is None:
         ascending = sort_values(scores)
         lowest, highest = ascending[:, :1], ascending[:, -1:]
         second, second_last = ascending[:, 1:2], ascending[:, -2:-1]
@@ -91,10 +93,10 @@ def interpolate_quantiles(
     if bounds is not None:
         below, above = below.clamp_min(bounds[0]), above.clamp_max(bounds[1])
     extended = torch.cat([below, ascending, above], 1)
-    if not even:
+    if mask is not None:
         extended = extended.scatter(1, size + 1, above).masked_fill(size == 0, 0)
     middles = (extended[:, :-1] + extended[:, 1:]).div_(2)
-    if even:
+    if mask is None:
         left, right, share = _even_places(width, count, scores.dtype, scores.device)
         return middles.index_select(1, left).lerp(middles.index_select(1, right), share)
     left, right, share = _places(size, count, scores.dtype)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from rankwise.estimators.hashing import HashIndex
-from rankwise.positives import sort_values
+from rankwise.lists import every
 
 __all__ = ["IdTable"]
 
@@ -83,6 +84,8 @@ class IdTable(nn.Module):
             return self._row_space.new_zeros(len(ids), self.width), unknown
         place = self.locate(ids) if place is None else place
         known = place >= 0
+        if every(known):
+            return self._row_space[place], known
         return self._row_space[place.clamp_min(0)].masked_fill(~known[:, None], 0), known
 
     @torch.no_grad()
@@ -103,9 +106,9 @@ class IdTable(nn.Module):
             return values.to(self._row_space.dtype)
         before, values = self._count, values.to(self._row_space.dtype)
         place = self.locate(ids) if place is None else place
-        new = place < 0
-        any_new = bool(new.any())
+        any_new = int(place.min()) < 0
         if any_new:
+            new = place < 0
             self._append(_distinct(self._as_columns(ids)[new]))
             place = place.masked_scatter(new, self.locate(ids[new]))
         inverse: Tensor | None = None
@@ -180,9 +183,12 @@ def _with_room(space: Tensor, used: int, room: int) -> Tensor:
 
 
 def _repeats(place: Tensor) -> bool:
-    """Whether a row occurs twice; the sort of values alone takes less time than `unique`."""
-    rising = sort_values(place)
-    return bool((rising[1:] == rising[:-1]).any())
+    """Whether a row occurs twice; the sort of values alone takes less time than `unique`, and numpy's the least."""
+    if place.device.type != "cpu":
+        rising = place.sort().values
+        return bool((rising[1:] == rising[:-1]).any())
+    known = np.sort(place.numpy())
+    return bool((known[1:] == known[:-1]).any())
 
 
 def _distinct(ids: Tensor) -> Tensor:

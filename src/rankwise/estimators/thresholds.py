@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from rankwise.checks import check_k, check_positive, check_share
 from rankwise.estimators.table import IdTable
+from rankwise.lists import every
 
 __all__ = ["Threshold", "ThresholdTracker"]
 
@@ -92,7 +93,7 @@ class ThresholdTracker(nn.Module):
         place = self.table.locate(group_ids)
         remembered, known = self.table.read(group_ids, place)
         before, curvature = remembered.to(scores.dtype).unbind(1)
-        all_known = bool(known.all())
+        all_known = every(known)
         if not all_known:
             best, top_share = _best(scores[~known], share[~known], scores.shape[1])
             before = before.index_put((~known,), _start(best, top_share, level[~known]))

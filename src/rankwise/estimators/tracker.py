@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from rankwise.checks import check_share
 from rankwise.estimators.table import IdTable
+from rankwise.lists import every
 
 __all__ = ["GroupTracker"]
 
@@ -45,7 +46,7 @@ class GroupTracker(nn.Module):
         if group_ids is None:
             return observed
         if self.training:
-            if bool(present.all()):
+            if every(present):
                 return self.table.update(group_ids, observed, self.update_rate).to(observed.dtype)
             self.table.update(group_ids[present], observed[present], self.update_rate)
         remembered, known = self.table.read(group_ids)

@@ -93,7 +93,7 @@ class AUPRCLoss(ListLoss):
         quantiles: Tensor | None = None
         if self.tracker is not None:
             observed = [
-                interpolate_quantiles(scores.detach(), side.mask, self.tracker.count)
+                interpolate_quantiles(scores.detach(), side.padding, self.tracker.count)
                 for scores, side in zip(positives, sides, strict=True)
             ]
             quantiles = self.tracker(packed.join(observed), valid, group_ids)
@@ -116,6 +116,5 @@ class AUPRCLoss(ListLoss):
             itself = share if self.recall_floor is None else self.recall_floor * (1 - above)
             return (itself + above).clamp_min(torch.finfo(above.dtype).tiny)
         count = quantiles.shape[1]
-        above = pair_sums(positives, quantiles, self.recall_surrogate) / count
         floor = 1 / (count + 1) if self.recall_floor is None else self.recall_floor
-        return floor + (1 - floor) * above
+        return floor + pair_sums(positives, quantiles, self.recall_surrogate) * ((1 - floor) / count)

@@ -8,7 +8,7 @@ from torch import Tensor
 from rankwise.checks import check_choice
 from rankwise.estimators import PairAverages
 from rankwise.gains import Gain, gain_function
-from rankwise.lists import Lists, PackedLists
+from rankwise.lists import Lists, PackedLists, every
 from rankwise.losses.base import ListLoss
 from rankwise.losses.samples import SELF_WEIGHTS, Sample, sample_of_lists, whole_lists
 from rankwise.losses.statistics import ListStatistics, ListTotals, Totals
@@ -109,7 +109,7 @@ class CompositionalLoss(ListLoss):
             lists = packed.of_block(group_ids, block)[:, None].expand_as(items)
             pairs.append(torch.stack([_chosen(lists, mask), _chosen(items, mask)], 1))
         observed = [_chosen(sums, mask) for sums, mask in zip(inner, counted, strict=True)]
-        means = averages(torch.cat(pairs), torch.cat(observed)).split([len(part) for part in observed])
+        means = averages(_joined(pairs), _joined(observed)).split([len(part) for part in observed])
         attached = [self.attach(mean, part) for mean, part in zip(means, observed, strict=True)]
         return [
             values.view_as(sums) if mask is None else sums.masked_scatter(mask, values)
@@ -124,7 +124,11 @@ class CompositionalLoss(ListLoss):
 def _counted(sample: Sample) -> Tensor | None:
     """(Q, A) the relevant items of lists that count; None when that is all."""
     counted = sample.mask & sample.valid[:, None]
-    return None if bool(counted.all()) else counted
+    return None if every(counted) else counted
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def _chosen(values: Tensor, mask: Tensor | None) -> Tensor:

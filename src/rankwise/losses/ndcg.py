@@ -98,10 +98,12 @@ def surrogate_ranks(lists: Lists, sample: Sample, surrogate: SquaredHinge) -> Te
         sample.places,
         surrogate,
         weights=sample.stands_for,
-        anchor_mask=sample.mask,
+        anchor_mask=sample.padding,
         other_mask=None if lists.full else lists.mask,
     )
     itself = surrogate.margin**2
     if sample.itself is not None:
         ranks = (ranks + sample.itself * itself).clamp_min(itself)
-    return torch.where(sample.mask, ranks, itself).clamp_max(_WORST_RANK)
+    if sample.padding is not None:
+        ranks = torch.where(sample.padding, ranks, itself)
+    return ranks.clamp_max(_WORST_RANK)

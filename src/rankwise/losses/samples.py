@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from rankwise.lists import Lists, compact, count
+from rankwise.lists import Lists, compact, count, every
 from rankwise.losses.statistics import Totals
 from rankwise.metrics.ndcg import ideal_dcg
 
@@ -32,6 +33,7 @@ class Sample:
         itself: (Q, A) or None when there is nothing to correct.
         size: (Q,) items of the whole lists; ideal: (Q,) their ideal DCG, at least tiny.
         valid: (Q,) lists that hold something to rank: not all gains are the same.
+        padding: `mask`, or None when all lists have as many relevant items.
     """
 
     places: Tensor
@@ -42,6 +44,10 @@ class Sample:
     size: Tensor
     ideal: Tensor
     valid: Tensor
+
+    @cached_property
+    def padding(self) -> Tensor | None:
+        return None if every(self.mask) else self.mask
 
 
 def whole_lists(lists: Lists, chosen: Tensor, gain: Callable[[Tensor], Tensor], k: int | None) -> Sample:
@@ -72,13 +78,13 @@ def sample_of_lists(
     relevant, drawn = (number.to(dtype) for number in counts)
     irrelevant = drawn - relevant
     size, all_relevant = totals.size.to(dtype), totals.relevant.to(dtype)
-    weights = lists.mask.to(dtype)
+    weights = None if lists.full else lists.mask.to(dtype)
     if lists.weights is not None:
         given = lists.weights.to(dtype)
         weights = torch.where(chosen, _mean_one(given, chosen), _mean_one(given, lists.mask ^ chosen))
     itself: Tensor | None = None
     if self_weight == "naive":
-        stands_for = weights * (size / drawn.clamp_min(1))[:, None]
+        stands_for = (size / drawn.clamp_min(1))[:, None].expand_as(lists.mask)
     else:
         own = torch.ones_like(size) if self_weight == "exact" else size / drawn.clamp_min(1)
         # All but the item itself, split as the whole list is; a kind of which nothing else was drawn cannot speak.
@@ -86,11 +92,16 @@ def sample_of_lists(
         share = torch.where(irrelevant > 0, torch.where(relevant > 1, share, 0), 1)
         of_relevant = torch.where(relevant > 1, (size - own) * share / (relevant - 1).clamp_min(1), own)
         of_irrelevant = (size - own) * (1 - share) / irrelevant.clamp_min(1)
-        stands_for = weights * torch.where(chosen, of_relevant[:, None], of_irrelevant[:, None])
+        stands_for = torch.where(chosen, of_relevant[:, None], of_irrelevant[:, None])
+    if weights is not None:
+        stands_for = stands_for * weights
+    if self_weight != "naive":
         itself = own[:, None] - stands_for.gather(1, places)
     own_gains = gain(lists.labels.gather(1, places)) * mask
     valid = _something_to_rank(own_gains, mask, *counts)
-    counted = own_gains * weights.gather(1, places) * (all_relevant / relevant.clamp_min(1))[:, None]
+    counted = own_gains * (all_relevant / relevant.clamp_min(1))[:, None]
+    if weights is not None:
+        counted = counted * weights.gather(1, places)
     return _sample(dtype, places, mask, counted, stands_for, itself, totals, valid)
 
 
@@ -112,8 +123,10 @@ def _something_to_rank(gains: Tensor, mask: Tensor, relevant: Tensor, size: Tens
     """(Q,) lists of a relevant item and another that gains less, from the gains (Q, A) of the relevant ones."""
     if not mask.shape[1]:
         return torch.zeros_like(size, dtype=torch.bool)
-    differ = (gains < gains.amax(1, keepdim=True)) & mask
-    return mask[:, 0] & (differ.any(1) | (relevant < size))
+    others = relevant < size
+    if not every(others):
+        others |= ((gains < gains.amax(1, keepdim=True)) & mask).any(1)
+    return mask[:, 0] & others
 
 
 def _mean_one(weights: Tensor, mask: Tensor) -> Tensor:

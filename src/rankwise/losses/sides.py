@@ -8,7 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from rankwise.lists import Lists, compact
+from rankwise.lists import Lists, compact, every
 from rankwise.pairs import pair_sums_within
 from rankwise.surrogates import Surrogate
 
@@ -24,6 +24,7 @@ class Sides:
         negatives: (Q, L) which items are negative; positive_weight, negative_weight: (Q,) what either weigh in all, at
             least tiny.
         valid: (Q,) which lists have both; rate: (Q,) the share of positives, 1/2 where there are not both.
+        padding: `mask`, or None when all lists have as many positives.
     """
 
     places: Tensor
@@ -33,6 +34,10 @@ class Sides:
     positive_weight: Tensor
     negative_weight: Tensor
     valid: Tensor
+
+    @cached_property
+    def padding(self) -> Tensor | None:
+        return None if every(self.mask) else self.mask
 
     @cached_property
     def rate(self) -> Tensor:
@@ -45,7 +50,7 @@ class Sides:
             self.places,
             surrogate,
             weights=None if lists.weights is None else lists.weights.to(lists.scores.dtype),
-            anchor_mask=self.mask,
+            anchor_mask=self.padding,
             other_mask=self.negatives,
         )
         return sums / self.negative_weight[:, None]

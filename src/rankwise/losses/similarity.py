@@ -36,19 +36,21 @@ class _SelfProduct(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         (vectors,) = ctx.saved_tensors
-        product: Tensor = _with_transpose(grad) @ vectors
-        return product
+        if len(grad) <= 2 * _TILE or grad.device.type != "cpu" or torch.is_grad_enabled():
+            plain: Tensor = (grad + grad.T) @ vectors
+            return plain
+        return _times_sum_with_transpose(grad, vectors)
 
 
-def _with_transpose(matrix: Tensor) -> Tensor:
-    """M + M^T, tile by tile where reading a large matrix column by column would miss the caches."""
+def _times_sum_with_transpose(matrix: Tensor, vectors: Tensor) -> Tensor:
+    """(M + M^T) V, some rows at a time: the sum is never written out, nor read column by column past the caches."""
     size = len(matrix)
-    if size <= 2 * _TILE or matrix.device.type != "cpu" or torch.is_grad_enabled():
-        return matrix + matrix.T
-    both = torch.empty_like(matrix)
-    for top in range(0, size, _TILE):
-        rows = slice(top, top + _TILE)
+    product, both = torch.empty_like(vectors), matrix.new_empty(2 * _TILE, size)
+    for top in range(0, size, len(both)):
+        rows = slice(top, top + len(both))
+        some = both[: size - top]
         for left in range(0, size, _TILE):
             columns = slice(left, left + _TILE)
-            torch.add(matrix[rows, columns], matrix[columns, rows].T, out=both[rows, columns])
-    return both
+            torch.add(matrix[rows, columns], matrix[columns, rows].T, out=some[:, columns])
+        torch.mm(some, vectors, out=product[rows])
+    return product

@@ -8,7 +8,7 @@ from torch import Tensor
 from rankwise.checks import check_choice, check_positive
 from rankwise.estimators.thresholds import ThresholdTracker
 from rankwise.gains import Gain
-from rankwise.lists import Lists
+from rankwise.lists import Lists, every
 from rankwise.losses.compositional import CompositionalLoss
 from rankwise.losses.ndcg import surrogate_ranks
 from rankwise.losses.samples import Sample
@@ -99,16 +99,21 @@ class TopKNDCGLoss(CompositionalLoss):
         scores = lists.scores.gather(1, sample.places)
         share = lists.mask.to(scores.dtype) if sample.stands_for is None else sample.stands_for
         share = share / share.sum(1, keepdim=True).clamp_min(torch.finfo(share.dtype).tiny)
-        some = slice(None) if bool(long.all()) else long
-        if not isinstance(some, slice) and not bool(long.any()):
-            return torch.ones_like(scores)
-        remembered = None if self.totals is None or group_ids is None else group_ids[some]
-        threshold = self.thresholds(lists.scores[some], share[some], sample.size[some], remembered)
+        if every(long):
+            return self._above(scores, lists.scores, share, sample.size, group_ids)
+        selected = torch.ones_like(scores)
+        if not bool(long.any()):
+            return selected
+        groups = None if group_ids is None else group_ids[long]
+        some = self._above(scores[long], lists.scores[long], share[long], sample.size[long], groups)
+        return selected.index_put((long,), some)
+
+    def _above(self, relevant: Tensor, scores: Tensor, share: Tensor, size: Tensor, group_ids: Tensor | None) -> Tensor:
+        """psi of the relevant items (Q, A) of lists of more than k items, from the scores (Q, L) of all."""
+        threshold = self.thresholds(scores, share, size, None if self.totals is None else group_ids)
         if self.selector_gradient == "stopped":
-            above = scores[some].detach() - threshold.value[:, None]
+            above = relevant.detach() - threshold.value[:, None]
         else:
-            pull = self.thresholds.pull(lists.scores[some], share[some], threshold)
-            moves = (pull * (lists.scores[some] - lists.scores[some].detach())).sum(1)
-            above = scores[some] - (threshold.value + moves)[:, None]
-        selected = torch.sigmoid(above / self.temperature)
-        return selected if isinstance(some, slice) else torch.ones_like(scores).index_put((long,), selected)
+            moves = (self.thresholds.pull(scores, share, threshold) * (scores - scores.detach())).sum(1)
+            above = relevant - (threshold.value + moves)[:, None]
+        return torch.sigmoid(above / self.temperature)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from rankwise.surrogates import Surrogate
 
 __all__ = ["chunk_gradients", "chunk_sums"]
 
-# Elements of one chunk: half a megabyte in float32, so that a few of them fit the second cache of a core.
+# Elements of one chunk and thread: half a megabyte in float32, so that a few of them fit the second cache of a core.
 _CHUNK = 2**17
 
 
@@ -26,8 +26,9 @@ def chunk_sums(
 ) -> Tensor:
     """sum_j w_j l(a_i - b_j) over the others j in `mask`: (Q, A); anything for the anchors not in `anchor_mask`."""
     sums = torch.zeros_like(anchors)
+    present = _present(others, mask)
     for lists, last in _lists_at_once(anchors, others, anchor_mask):
-        chunk = _present(others, mask, lists)
+        chunk = present(lists)
         for items in _anchors_at_once(last, others):
             value = surrogate.value(anchors[lists, items, None] - chunk[:, None, :])
             torch.sum(_weighted(value, weights, lists), -1, out=sums[lists, items])
@@ -51,8 +52,9 @@ def chunk_gradients(
     grad_anchors, grad_others = torch.zeros_like(anchors), torch.empty_like(others)
     grad_weights = torch.zeros_like(others) if need_weights else None
     upstream = grad[:, None, :].neg()
+    present = _present(others, mask)
     for lists, last in _lists_at_once(anchors, others, anchor_mask):
-        chunk, row = _present(others, mask, lists), grad_others[lists, None, :]
+        chunk, row = present(lists), grad_others[lists, None, :]
         for items in _anchors_at_once(last, others):
             difference = anchors[lists, items, None] - chunk[:, None, :]
             if grad_weights is not None:
@@ -69,15 +71,30 @@ def chunk_gradients(
     return grad_anchors.mul_(grad), grad_others, grad_weights
 
 
-def _present(others: Tensor, mask: Tensor | None, lists: slice) -> Tensor:
-    """Every surrogate and its slope vanish where the other is infinitely far below."""
+def _present(others: Tensor, mask: Tensor | None) -> Callable[[slice], Tensor]:
+    """Gives the others of some lists, those outside `mask` infinitely far below, where surrogates and slopes are 0.
+
+    What it gives holds until it is asked again.
+    """
     if mask is None:
-        return others[lists]
+        return lambda lists: others[lists]
     if others.device.type != "cpu":
-        return torch.where(mask[lists], others[lists], -torch.inf)
-    present = others[lists].clone()
-    np.copyto(present.numpy(), -np.inf, where=~mask[lists].numpy())  # several times faster than torch
-    return present
+        return lambda lists: torch.where(mask[lists], others[lists], -torch.inf)
+    # Several times faster than torch.
+    there, absent = others.detach().numpy(), ~mask.numpy()
+    room = np.empty_like(there[:0])
+
+    def fill(lists: slice) -> Tensor:
+        nonlocal room
+        rows = there[lists]
+        if len(room) < len(rows):
+            room = np.empty_like(rows)
+        some = room[: len(rows)]
+        np.copyto(some, rows)
+        np.copyto(some, -np.inf, where=absent[lists])
+        return torch.from_numpy(some)
+
+    return fill
 
 
 def _weighted(values: Tensor, weights: Tensor | None, lists: slice) -> Tensor:
@@ -88,7 +105,7 @@ def _weighted(values: Tensor, weights: Tensor | None, lists: slice) -> Tensor:
 def _lists_at_once(anchors: Tensor, others: Tensor, anchor_mask: Tensor | None) -> Iterator[tuple[slice, int]]:
     """Lists taken together, and how many anchors they have at most."""
     width = anchors.shape[1]
-    rows = max(1, _CHUNK // max(1, width * others.shape[1]))
+    rows = max(1, _chunk() // max(1, width * others.shape[1]))
     # Where one list fills chunks, those after its last anchor are passed over; of short lists all are one chunk.
     ends = None if anchor_mask is None or rows > 1 else _ends(anchor_mask)
     for first in range(0, len(anchors), rows):
@@ -103,5 +120,9 @@ def _ends(mask: Tensor) -> list[int]:
 
 
 def _anchors_at_once(last: int, others: Tensor) -> Iterator[slice]:
-    items = max(1, min(last, _CHUNK // max(1, others.shape[1])))
+    items = max(1, min(last, _chunk() // max(1, others.shape[1])))
     return (slice(first, min(first + items, last)) for first in range(0, last, items))
+
+
+def _chunk() -> int:
+    return _CHUNK * torch.get_num_threads()
