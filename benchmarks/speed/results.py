@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-__all__ = ["Result", "merge", "read_results", "write_results"]
+__all__ = ["Result", "merge", "read_results", "with_memory_of", "write_results"]
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,16 @@ def merge(old: Iterable[Result], new: Sequence[Result]) -> list[Result]:
     """The new results, and of the old ones the groups that were not measured again."""
     measured = {result.group for result in new}
     return [result for result in old if result.group not in measured] + list(new)
+
+
+def with_memory_of(old: Iterable[Result], new: Iterable[Result]) -> list[Result]:
+    """The new results, with the memory that the same contenders were found to take before."""
+    known = {(result.group, result.row, result.contender): result for result in old}
+    found = []
+    for result in new:
+        before = known.get((result.group, result.row, result.contender), result)
+        found.append(replace(result, peak_mib=before.peak_mib, process_mib=before.process_mib))
+    return found
 
 
 def write_results(path: Path, results: Iterable[Result]) -> None:

@@ -13,7 +13,7 @@ from benchmarks.speed.peak import peak_in_new_process
 from benchmarks.speed.results import Result
 from benchmarks.speed.timing import Effort, Times, interleave
 
-__all__ = ["FULL", "QUICK", "Plan", "run_row"]
+__all__ = ["FULL", "QUICK", "Plan", "measure_memory", "run_row"]
 
 
 @dataclass(frozen=True)
@@ -64,10 +64,28 @@ def run_row(
             result = _with_times(result, times[contender.name])
             if plan.memory and row.memory and (contender.role == "ours" or not plan.quick):
                 tell(f"{contender.name}: memory")
-                peak = peak_in_new_process(group.key, row.name, contender.name)
-                result = replace(result, peak_mib=peak.call, process_mib=peak.process, note=peak.note)
+                result = _with_memory(result)
         results.append(result)
     return results
+
+
+def measure_memory(group: Group, known: list[Result], tell: Callable[[str], None]) -> list[Result]:
+    """The known results of a group with their memory measured anew; times are as they were."""
+    found = []
+    for result in known:
+        if result.group != group.key:
+            continue
+        row = next((row for row in group.rows if row.name == result.row), None)
+        if row is not None and row.memory and result.ms is not None:
+            tell(f"{group.key}, {result.row}, {result.contender}: memory")
+            result = _with_memory(result)
+        found.append(result)
+    return found
+
+
+def _with_memory(result: Result) -> Result:
+    peak = peak_in_new_process(result.group, result.row, result.contender)
+    return replace(result, peak_mib=peak.call, process_mib=peak.process, note=peak.note)
 
 
 def _first_run(contender: Contender, inputs: object) -> tuple[Callable[[], object], float, object]:
