@@ -21,6 +21,7 @@ searches = pytest.mark.parametrize("examples", [FEW, pytest.param(MANY, marks=py
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 SPREADS = ("normal", "ties", "constant", "zeros of both signs", "denormal", "huge", "every size", "one far away")
+WEIGHTS = ("zeros", "tiny", "large", "beyond float32", "every size")
 LAYOUTS = ("contiguous", "strided", "transposed", "expanded")
 LABEL_DTYPES = (torch.bool, torch.uint8, torch.int32, torch.int64, torch.float32, torch.float64)
 SMALLEST, LARGEST = -(2**63), 2**63 - 1
@@ -87,7 +88,7 @@ def cases(draw: st.DrawFn, labels: str = "binary", longest: int = 40) -> Case:
         given["mask"] = torch.from_numpy(random.random(size) < draw(st.sampled_from((0.2, 0.7, 1.0))))
         given["mask"].view(-1)[int(random.integers(given["mask"].numel()))] = True
     if draw(st.integers(0, 3)) == 0:
-        given["weights"] = torch.from_numpy(_weights(draw(st.sampled_from(("zeros", "tiny", "large"))), random, size))
+        given["weights"] = torch.from_numpy(_weights(draw(st.sampled_from(WEIGHTS)), random, size))
     if shape == "ragged" or (shape == "rows" and draw(st.booleans())):
         given["query_ids"] = _ids(draw, random, lists if shape == "rows" else length)
         if draw(st.integers(0, 3)) == 0:
@@ -121,7 +122,9 @@ def _spread(kind: str, random: np.random.Generator, size: tuple[int, ...]) -> np
 
 def _weights(kind: str, random: np.random.Generator, size: tuple[int, ...]) -> np.ndarray:
     drawn = random.integers(0, 3, size).astype(np.float64)
-    return drawn * {"zeros": 1.0, "tiny": 1e-20, "large": 1e6}[kind]
+    if kind == "every size":
+        return drawn * 10.0 ** random.uniform(-60, 60, size)
+    return drawn * {"zeros": 1.0, "tiny": 1e-20, "large": 1e6, "beyond float32": 1e60}[kind]
 
 
 def _ids(draw: st.DrawFn, random: np.random.Generator, count: int) -> Tensor:

@@ -46,6 +46,33 @@ def test_registered_loss_keeps_the_contract(record, seed):
     check_loss(record.build, labels=record.labels, shift_invariant=record.shift_invariant, seed=seed)
 
 
+@pytest.mark.parametrize(
+    "record", [record for record in LOSSES if record.inputs == "scores"], ids=lambda record: record.name
+)
+def test_the_unit_of_the_weights_changes_nothing(record):
+    generator = torch.Generator().manual_seed(0)
+    scores, labels = torch.randn(3, 12, generator=generator), (torch.arange(12) % 3 == 0).long().repeat(3, 1)
+    weights = torch.randint(1, 4, (3, 12), generator=generator).double()
+    if record.name == "blackbox-ap":  # not defined for different weights
+        weights = torch.ones_like(weights)
+    found = []
+    for unit in (1, 1e-30, 1e20, 1e60):
+        leaf = scores.clone().requires_grad_()
+        value = record.build()(leaf, labels, weights=weights * unit)
+        found.append((value.detach(), *torch.autograd.grad(value, leaf)))
+    for other in found[1:]:
+        torch.testing.assert_close(other, found[0])
+
+
+@pytest.mark.parametrize("name", ["ndcg", "top-k-ndcg"])
+def test_a_first_item_that_weighs_next_to_nothing_has_a_finite_gradient(name):
+    scores = torch.tensor([3.0, 1.0, 0.0], requires_grad=True)
+    value = LOSSES.get(name).build()(scores, torch.tensor([1, 0, 1]), weights=torch.tensor([1e-15, 1.0, 1.0]))
+    value.backward()
+    assert bool(torch.isfinite(value.detach()))
+    assert bool(torch.isfinite(scores.grad).all())
+
+
 @pytest.mark.parametrize("name", VARIANTS)
 def test_variants_keep_the_contract(name):
     check_loss(VARIANTS[name])

@@ -105,6 +105,18 @@ def test_fractional_weight_extends_the_discount_linearly():
     assert found.item() == pytest.approx(dcg / ideal)
 
 
+def test_weights_may_take_any_number_of_positions():
+    def reached(positions):
+        whole = sum(1 / math.log2(r + 1) for r in range(1, int(positions) + 1))
+        return whole + positions % 1 / math.log2(int(positions) + 2)
+
+    found = ndcg([2.0, 1.0], [0, 2], weights=[70_000.25, 50_000.25])
+    assert found.item() == pytest.approx((reached(120_000.5) - reached(70_000.25)) / reached(50_000.25), rel=1e-9)
+    # So far down all positions are worth about the same.
+    far = ndcg([3.0, 2.0, 1.0], [1, 0, 1], weights=torch.full((3,), 1e60, dtype=torch.float64))
+    assert far.item() == pytest.approx(1, abs=0.01)
+
+
 def test_float_grades_are_taken():
     plain = oracle.ndcg([(2.0, 0.5), (1.0, 1.5)], None, lambda grade: 2**grade - 1)
     assert ndcg([2.0, 1.0], [0.5, 1.5]).item() == pytest.approx(plain)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
 from rankwise.checks import check_choice, check_ids, check_labels, check_tensor
 from rankwise.distributed import gather_rows, world_size
-from rankwise.lists import PackedLists, full_precision, pack, reduce_lists
+from rankwise.lists import Lists, PackedLists, full_precision, pack, reduce_lists
 from rankwise.losses.compiled import outside_graphs
 
 __all__ = ["ListLoss"]
@@ -25,7 +27,7 @@ class ListLoss(nn.Module):
         query_ids: any integers, (N,) for ragged lists or (Q,) for rows.
         sample_ids: the shape of `scores`; only losses that remember single items use them.
         mask: the shape of `scores`, False where there is no item.
-        weights: the shape of `scores`, item weights; 0 is as good as absent.
+        weights: the shape of `scores`, item weights; 0 is as good as absent. Only their ratios within a list count.
         previous_scores: the shape of `scores`, what the same items scored under the weights before the last step; only
             losses with a variance-reduced memory use them.
         group_ids: which lists share what the loss remembers, shaped like `query_ids`; each list is its own group by
@@ -86,6 +88,7 @@ class ListLoss(nn.Module):
                 previous_scores=previous_scores,
                 lists=self.lists,
             )
+            packed = replace(packed, blocks=tuple(map(_in_units_of_the_largest, packed.blocks)))
             for block in packed.blocks:
                 check_labels(block.labels, self.label_kind, block.mask)
             groups = (
@@ -106,3 +109,14 @@ class ListLoss(nn.Module):
 
 def _gather(name: str, given: object) -> Tensor | None:
     return None if given is None else gather_rows(check_tensor(name, given))
+
+
+def _in_units_of_the_largest(lists: Lists) -> Lists:
+    """The same lists with weights of at most 1, and so large that the product of two is a number of their dtype."""
+    if lists.weights is None or not lists.weights.shape[1]:
+        return lists
+    weights = lists.weights.to(torch.promote_types(lists.weights.dtype, lists.scores.dtype))
+    largest = weights.detach().amax(1, keepdim=True)
+    weights = (weights / largest.masked_fill(largest == 0, 1)).to(lists.scores.dtype)
+    least = torch.finfo(weights.dtype).tiny ** 0.5
+    return replace(lists, weights=weights.clamp_min(least).masked_fill(~lists.mask, 0))

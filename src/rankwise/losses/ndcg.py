@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -88,7 +90,12 @@ class NDCGLoss(CompositionalLoss):
         return surrogate_ranks(lists, sample, self.surrogate)
 
     def outer(self, lists: Lists, sample: Sample, inner: Tensor, group_ids: Tensor | None) -> Tensor:
-        return 1 - (sample.gains / torch.log2(1 + inner + self.discount_shift)).sum(1) / sample.ideal
+        return 1 - discounted(sample.gains, inner + self.discount_shift).sum(1) / sample.ideal
+
+
+def discounted(gains: Tensor, ranks: Tensor) -> Tensor:
+    """gains / log2(1 + ranks); items that weigh next to nothing have ranks next to 0."""
+    return gains * math.log(2) / torch.log1p(ranks)
 
 
 def surrogate_ranks(lists: Lists, sample: Sample, surrogate: SquaredHinge) -> Tensor:

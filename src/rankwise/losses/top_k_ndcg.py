@@ -10,7 +10,7 @@ from rankwise.estimators.thresholds import ThresholdTracker
 from rankwise.gains import Gain
 from rankwise.lists import Lists, every
 from rankwise.losses.compositional import CompositionalLoss
-from rankwise.losses.ndcg import surrogate_ranks
+from rankwise.losses.ndcg import discounted, surrogate_ranks
 from rankwise.losses.samples import Sample
 from rankwise.losses.statistics import ListStatistics
 from rankwise.surrogates import SquaredHinge
@@ -91,7 +91,7 @@ class TopKNDCGLoss(CompositionalLoss):
 
     def outer(self, lists: Lists, sample: Sample, inner: Tensor, group_ids: Tensor | None) -> Tensor:
         gained = sample.gains * self._selected(lists, sample, group_ids)
-        return 1 - (gained / torch.log2(1 + inner + self.discount_shift)).sum(1) / sample.ideal
+        return 1 - discounted(gained, inner + self.discount_shift).sum(1) / sample.ideal
 
     def _selected(self, lists: Lists, sample: Sample, group_ids: Tensor | None) -> Tensor:
         """psi of each relevant item, (Q, A)."""

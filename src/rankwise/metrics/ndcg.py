@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -13,6 +16,10 @@ from rankwise.ranks import RankedLists
 from rankwise.registry import MetricRecord
 
 __all__ = ["NDCG", "ideal_dcg", "ndcg"]
+
+# The discounts of so many positions are added one by one, those of more are integrated: weights could fill the memory.
+_ONE_BY_ONE = 2**16
+_MOST_POSITIONS = 1e280
 
 
 def ndcg(
@@ -135,15 +142,34 @@ def _means_of_groups(ranked: RankedLists, ordered: Tensor) -> Tensor:
 
 def _weighted_dcg(gains: Tensor, weights: Tensor, k: int | None) -> Tensor:
     """Every item takes as many positions as it weighs; positions need not be whole."""
-    bounds = pad(weights.cumsum(1), (1, 0))
-    if k is not None:
-        bounds = bounds.clamp_max(k)
-    whole = int(bounds[:, -1].max()) + 2 if bounds.numel() else 2
-    discounts = _discounts(whole, gains)
-    reached = pad(discounts.cumsum(0), (1, 0))
-    floor = bounds.floor()
-    discount = reached[floor.long()] + (bounds - floor) * discounts[floor.long()]
-    return (gains * discount.diff(dim=1)).sum(1)
+    ends = pad(weights.cumsum(1), (1, 0)).clamp_max(_MOST_POSITIONS if k is None else k)
+    return (gains * _summed_discounts(ends).diff(dim=1)).sum(1)
+
+
+def _summed_discounts(positions: Tensor) -> Tensor:
+    """The sum of the discounts of the first positions, of so many in each place."""
+    near = positions.clamp_max(_ONE_BY_ONE)
+    whole = near.floor()
+    discounts = _discounts(int(whole.max()) + 1 if whole.numel() else 1, positions)
+    place = whole.long()
+    sums = pad(discounts.cumsum(0), (1, 0))[place] + (near - whole) * discounts[place]
+    far = positions > _ONE_BY_ONE
+    if bool(far.any()):
+        sums[far] += _integrated_discounts(positions[far])
+    return sums
+
+
+def _integrated_discounts(positions: Tensor) -> Tensor:
+    """The sum of the discounts of the positions (N,) after those added one by one: of ln 2 / ln x, as an integral.
+
+    From x = 3/2 + the first position to 3/2 + the last. With x = end exp(-u) it is one of end exp(-u) / (ln(end) - u),
+    smooth, and next to nothing beyond u = 40.
+    """
+    nodes, weights = (torch.from_numpy(each).to(positions.device) for each in np.polynomial.legendre.leggauss(40))
+    end = positions + 1.5
+    half = (end.log() - math.log(_ONE_BY_ONE + 1.5)).clamp_max(40) / 2
+    u = half[:, None] * (1 + nodes)
+    return math.log(2) * end * half * (((-u).exp() / (end.log()[:, None] - u)) @ weights)
 
 
 NDCG = MetricRecord(
