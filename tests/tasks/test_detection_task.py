@@ -227,6 +227,10 @@ def test_perfect_outputs_find_everything_and_boxes_come_in_pixels_of_the_files()
         (lambda: replace(TASK, loss="song").build_loss(), "loss: expected a loss over lists of labels 0 and 1"),
         (lambda: replace(TASK, loss="triplet").build_loss(), "loss: expected a loss over lists of labels 0 and 1"),
         (lambda: replace(TASK, lists="class").build_loss(), "lists: unknown word 'class'"),
+        (
+            lambda: replace(LOSSES["alrp"], lists="balanced").build_loss(),
+            "lists: expected classes or all with aLRP, which takes no weights, got balanced",
+        ),
         (lambda: DetectorModel("resnet34"), "backbone: unknown word 'resnet34'"),
         (lambda: replace(TASK, augmentation="turn").train_loader(0), "augmentation: unknown word 'turn'"),
         (lambda: DetectionLoss(StableAPLoss(), GRID, 2), 'ranking: expected a loss made with lists="columns"'),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import math
 from dataclasses import replace
 
 import pytest
 import torch
 
 from rankwise.losses import LOSSES, StableAPLoss
-from rankwise.losses.rivals import ALRPLoss
+from rankwise.losses.rivals import ALRPLoss, SquaredErrorLoss
 from rankwise.models import InChunks, Sampled
 from rankwise.tasks import DetectionTask, DetectorModel, ProposalLoss
 from rankwise.training import Checkpoints, adamw, cosine, fit, read_checkpoint
@@ -61,6 +62,33 @@ def test_the_loss_is_the_sum_of_its_four_terms(lists):
     for left, right_one in zip(*(torch.autograd.grad(each, wanted) for each in (value, expected)), strict=True):
         torch.testing.assert_close(left, right_one, rtol=1e-4, atol=1e-6)
     assert loss.skipped == 0
+
+
+def test_balanced_lists_count_every_class_as_the_root_of_its_positives():
+    given = sampled()._replace(labels=torch.tensor([0] * 16 + [1] * 4 + [-1] * 20))
+    ranking = SquaredErrorLoss()
+    loss = ProposalLoss(ranking, 2, lists="balanced", box_weight=0.0, bias_weight=0.0)
+    value = loss(given) - given.proposal_loss
+    weights, scores, right = [], [], []
+    for row, label in zip(given.logits, given.labels.tolist(), strict=True):
+        for number, positives in ((0, 16), (1, 4)):
+            # 16 and 4 positives count as 4 and 2, which are 20 in all.
+            weights.append(20 / (4 + 2) / math.sqrt(positives) if label == number else 1.0)
+            scores.append(row[number])
+            right.append(int(label == number))
+    expected = SquaredErrorLoss()(torch.stack(scores), torch.tensor(right), weights=torch.tensor(weights))
+    torch.testing.assert_close(value, expected)
+    assert sum(weight for weight, label in zip(weights, right, strict=True) if label) == pytest.approx(20)
+
+
+@pytest.mark.parametrize("lists", ["classes", "all", "balanced"])
+def test_a_class_that_is_not_in_the_batch_changes_nothing_but_its_own_scores(lists):
+    given = sampled(classes=3)._replace(labels=torch.tensor([0] * 10 + [1] * 3 + [-1] * 27))
+    value = replace(TASK, lists=lists).build_loss().ranking
+    layout = ProposalLoss(value, 3, lists=lists)
+    layout(given).backward()
+    assert bool(torch.isfinite(given.logits.grad).all())
+    assert (given.logits.grad[:, 2] >= 0).all()
 
 
 @pytest.mark.parametrize("name", FITTING)

@@ -140,7 +140,7 @@ class DetectionRecipe(Recipe):
     model: DetectorChoice = DetectorChoice()
     augmentation: Literal["none", "flip", "flip-both", "ssd"] = "flip"
     loss: DetectorLossChoice = DetectorLossChoice(name="stable-ap")
-    lists: Literal["classes", "all"] = "classes"
+    lists: Literal["classes", "all", "balanced"] = "classes"
     box_weight: NotNegative = 2.0
     bias_weight: NotNegative | None = None
     overlap: Share = 0.6
@@ -154,6 +154,8 @@ class DetectionRecipe(Recipe):
 
     @model_validator(mode="after")
     def _possible(self) -> DetectionRecipe:
+        if self.loss.name == ALRP and self.lists == "balanced":
+            raise ValueError("expected lists: classes or all with loss: alrp, got balanced")
         if self.model.kind == "faster-rcnn":
             if self.loss.name == ALRP:
                 raise ValueError("expected a loss over lists with model.kind: faster-rcnn, got alrp")

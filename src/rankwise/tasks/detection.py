@@ -83,7 +83,7 @@ class DetectionTask:
         loss: the registered name of a loss over lists: what the anchors (RetinaNet) or the proposals (Faster R-CNN) are
             ranked by; or "alrp", for RetinaNet.
         loss_options: options of that loss.
-        lists: "classes" or "all", see `DetectionLoss` and `ProposalLoss`.
+        lists: "classes", "all" or "balanced", see `DetectionLoss` and `ProposalLoss`.
         box_weight, bias_weight: see there; None for the latter is .001 for losses that a constant added to
             all scores does not change, and 0 for the others.
         model: the detector.

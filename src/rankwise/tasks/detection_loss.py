@@ -32,7 +32,8 @@ class DetectionLoss(nn.Module):
         anchors: of an image.
         classes: C.
         lists: "classes" ranks the anchors for each class apart, the negatives of a class being the background and the
-            other classes; "all" ranks all pairs of an anchor and a class together.
+            other classes; "all" ranks all pairs of an anchor and a class together, so that frequent classes count most;
+            "balanced" does so with every class counting as the root of its positives in the batch.
         box_weight, bias_weight: of the second and third term.
 
     Called as `loss(outputs, labels, boxes)`: outputs (B, A, C + 4) of a detector, labels (B, M) of the objects and

@@ -25,7 +25,8 @@ class ProposalLoss(nn.Module):
         ranking: a loss over lists that takes columns (`lists="columns"`) if `lists` is "classes".
         classes: C.
         lists: "classes" ranks the proposals for each class apart, the negatives of a class being the background and the
-            other classes; "all" ranks all pairs of a proposal and a class together.
+            other classes; "all" ranks all pairs of a proposal and a class together, so that frequent classes count
+            most; "balanced" does so with every class counting as the root of its positives in the batch.
         box_weight, bias_weight: of the second and the last term.
 
     Called as `loss(sampled)`, see `rankwise.models.Sampled`. After a call `skipped` says how many lists were left out

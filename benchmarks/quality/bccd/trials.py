@@ -1,0 +1,70 @@
+"""What decides how well blood cells are found? `python -m benchmarks.quality.bccd.trials [NAME ...]`.
+
+Single runs with the first seed, judged on the validation images class by class; the test images are not touched. Every
+run is added to `trials.csv` as soon as it is over, one that is already there is not made again. Without names: all.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.quality.bccd.__main__ import FOCAL, SOPRC, STEPS, WARMUP, make_task
+from benchmarks.quality.grid.plan import Method
+from rankwise.training import adamw, fit, warmed_up
+
+FILE = Path(__file__).parent / "trials.csv"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A run: a loss with its learning rate, and what else differs from the benchmark's setting."""
+
+    loss: str
+    options: Mapping[str, Any]
+    rate: float
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+
+CLASSES = {"lists": "classes"}
+TRIALS = {
+    "focal": Trial("focal", FOCAL, 4e-3),
+    "focal, a list per class": Trial("focal", FOCAL, 4e-3, CLASSES),
+    "focal, anchors half as wide": Trial("focal", FOCAL, 4e-3, {"scale": 2.0}),
+    "SOPRC": Trial("soprc", SOPRC, 2e-3),
+    "SOPRC, a list per class": Trial("soprc", SOPRC, 2e-3, CLASSES),
+}
+
+
+def run(trial: Trial) -> dict[str, float]:
+    task = make_task(Method("", trial.loss, trial.options), "train")
+    changes = dict(trial.changes)
+    if "scale" in changes:
+        changes["model"] = replace(task.model, scale=changes.pop("scale"))
+    task = replace(task, **changes)
+    fitted = fit(task, steps=STEPS, optimiser=adamw(trial.rate, weight_decay=0.05), schedule=warmed_up(WARMUP), seed=0)
+    means = task.judge(fitted.model, "validation").means
+    return {name: value for name, value in means.items() if name != "ap per image"}
+
+
+def main() -> None:
+    rows = list(csv.DictReader(FILE.open())) if FILE.exists() else []
+    known = {row["trial"] for row in rows}
+    for name in sys.argv[1:] or TRIALS:
+        if name in known:
+            continue
+        figures = {key: f"{value:.4f}" for key, value in run(TRIALS[name]).items()}
+        print(f"{name:<40} {figures}", flush=True)
+        rows.append({"trial": name, **figures})
+        with FILE.open("w", newline="") as file:
+            writer = csv.DictWriter(file, rows[0].keys(), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+
+
+if __name__ == "__main__":
+    main()
