@@ -111,6 +111,7 @@ def test_classes_are_those_of_the_training_data_and_written_down(folder):
             ["model.kind=faster-rcnn", "gradient={}", "loss=alrp"],
             "expected a loss over lists with model.kind: faster-rcnn",
         ),
+        (["loss=alrp", "lists=balanced"], "expected lists: classes or all with loss: alrp, got balanced"),
         (["model.channels=12"], "model.channels: expected"),
         (["augmentation=crop"], "augmentation: expected 'none', 'flip', 'flip-both' or 'ssd', got 'crop'"),
         (["data.bad_boxes=drop"], "data.bad_boxes: expected 'error' or 'skip', got 'drop'"),

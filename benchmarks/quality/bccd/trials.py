@@ -30,13 +30,16 @@ class Trial:
     changes: Mapping[str, Any] = field(default_factory=dict)
 
 
-CLASSES = {"lists": "classes"}
+LOWERED = {"tau": 1.0, "prior": {"start": 0.5, "end": 0.03, "steps": STEPS}}
 TRIALS = {
     "focal": Trial("focal", FOCAL, 4e-3),
-    "focal, a list per class": Trial("focal", FOCAL, 4e-3, CLASSES),
     "focal, anchors half as wide": Trial("focal", FOCAL, 4e-3, {"scale": 2.0}),
     "SOPRC": Trial("soprc", SOPRC, 2e-3),
-    "SOPRC, a list per class": Trial("soprc", SOPRC, 2e-3, CLASSES),
+    "SOPRC, a list per class": Trial("soprc", SOPRC, 2e-3, {"lists": "classes"}),
+    "SOPRC, prior lowered from .5 to .03": Trial("soprc", LOWERED, 2e-3),
+    "SOPRC + focal": Trial("soprc", {**SOPRC, "add": [{"name": "focal", **FOCAL}]}, 4e-3),
+    "SOPRC, balanced": Trial("soprc", SOPRC, 2e-3, {"lists": "balanced"}),
+    "focal, balanced": Trial("focal", FOCAL, 4e-3, {"lists": "balanced"}),
 }
 
 
