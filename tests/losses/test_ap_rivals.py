@@ -280,5 +280,5 @@ def test_histograms_refuse_scores_outside_their_range():
 
 
 def test_ranks_refuse_unequal_weights():
-    with pytest.raises(ValueError, match=r"weights: expected equal weights .* got 1 to 2"):
+    with pytest.raises(ValueError, match=r"weights: expected equal weights .* got some 2 times as heavy"):
         BlackboxAPLoss()(torch.tensor([3.0, 0.0]), torch.tensor([1, 0]), weights=torch.tensor([1.0, 2.0]))

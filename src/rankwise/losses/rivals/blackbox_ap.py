@@ -93,5 +93,5 @@ def _check_equal_weights(lists: Lists) -> None:
     if bool((given != given[0]).any()):
         raise ValueError(
             "weights: expected equal weights (0 leaves an item out), because ranks know no others, got "
-            f"{given.min().item():g} to {given.max().item():g}"
+            f"some {(given.max() / given.min()).item():g} times as heavy as others of their list"
         )
