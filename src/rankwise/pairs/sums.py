@@ -119,7 +119,7 @@ def _any_gradient(*tensors: Tensor | None) -> bool:
 
 
 def _cheaper(surrogate: Surrogate, lists: int, anchors: int, others: int) -> str:
-    """Rough costs in nanoseconds on two CPU cores: a pair, an item of the sort, the fixed part."""
+    """Costs in nanoseconds on two CPU cores, about as `benchmarks/speed/crossover.py` fits them (1.9, 39, 480,000)."""
     if surrogate.pieces is None:
         return "dense"
     dense = 2.0 * lists * anchors * others
