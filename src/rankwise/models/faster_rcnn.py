@@ -58,7 +58,7 @@ class FasterRCNNDetector(Detector):
         scale, per_cell, ratios: of the anchors of the first stage, see `make_anchors`.
         prior: what all scores of the second stage begin at, as a probability: the logit of it.
         sampled: proposals of an image that the second stage learns from, drawn at random, at most a quarter of them on
-            objects. There are up to 1,000 in all; each costs memory and, on a CPU, about half a millisecond.
+            objects. There are up to 1,000 in all; each costs memory and, on a CPU, much time.
 
     Example:
         >>> detector = FasterRCNNDetector(3, (64, 96), channels=16, scale=2).eval()
