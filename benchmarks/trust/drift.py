@@ -41,7 +41,7 @@ ESTIMATORS: dict[str, tuple[Callable[[], nn.Module], Update]] = {
         lambda: PairAverages(0.1, space="log"),
         lambda each, now, _: each(_PAIRS, now[:, 0]),
     ),
-    "threshold, step .01": (
+    "threshold, step .25": (
         lambda: ThresholdTracker(2, tau=0.1),
         lambda each, now, _: each(now, _SHARE.to(now.dtype), _SIZE, _IDS).value,
     ),
