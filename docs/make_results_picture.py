@@ -61,7 +61,7 @@ PICTURES = (
         names={"closed form": "EASE", "squares": "ALS (implicit)"},
         title="Recommending films: NDCG@20 on MovieLens-1M, all films ranked",
         subtitle="the same scorer trained by each loss; a dot per seed, the mean in numbers",
-        note="Green: rankwise's own losses for NDCG. Blue: other losses. Grey: other models, as practitioners use them.",
+        note="Green: rankwise's losses for NDCG. Blue: other losses. Grey: other models, as practitioners use them.",
     ),
 )
 
