@@ -21,6 +21,7 @@ from rankwise.training import adamw, fit, warmed_up
 __all__ = ["ADD_ONS", "METRICS", "AddOns", "run_omniglot"]
 
 METRICS = ("map", "recall@1")
+CLASSES, SAMPLES = 28, 4
 SEMI_VARIANCE = {"name": "semi-variance", "positive": 3, "negative": 15}
 
 
@@ -76,9 +77,11 @@ def _base() -> ImageRetrievalTask:
 
 def _task(loss: str, options: dict[str, Any], add_ons: AddOns, steps: int) -> ImageRetrievalTask:
     kind: type[ImageRetrievalTask] = ImageRetrievalTask
-    memory = add_ons.memory
+    memory, classes, samples = add_ons.memory, CLASSES, SAMPLES
     if loss == CLASSIFIER:
         memory = 0  # it compares images with classes, not with images
+        # Batches of few classes would teach it that all others have become rare.
+        classes, samples = CLASSES * SAMPLES, 1
     elif add_ons.semi_variance:
         if LOSSES.get(loss).inputs == "scores":
             options = {**options, "add": [SEMI_VARIANCE]}
@@ -90,6 +93,8 @@ def _task(loss: str, options: dict[str, Any], add_ons: AddOns, steps: int) -> Im
         loss,
         options,
         base.model,
+        classes=classes,
+        samples_per_class=samples,
         memory=memory,
         memory_after=round(0.7 * steps),
         metrics=METRICS,
