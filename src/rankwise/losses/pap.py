@@ -145,8 +145,7 @@ def _ts(case: _Case) -> Tensor:
 
 def _ts_star(case: _Case) -> Tensor:
     top, rest = _top_and_rest(case)
-    top, rest = (side.in_units(top.heaviest()) for side in (top, rest))
-    negatives = case.negatives.in_units(case.negatives.heaviest())
+    negatives = case.negatives
 
     def over(positives: Side, surrogate: Hinge) -> Tensor:
         """For every negative, the sum over positives: the roles of a pair change with the signs of the scores."""

@@ -58,19 +58,7 @@ class Side:
 
     def mean(self) -> Tensor:
         """(Q,) weighted mean score, 0 where there is nothing."""
-        side = self.in_units(self.heaviest())
-        return (side.scores * side.weights).sum(1) / side.weight
-
-    def heaviest(self) -> Tensor:
-        """(Q,) the largest weight, 1 where there is none: safe to divide by."""
-        if not self.weights.shape[1]:
-            return self.weights.new_ones(len(self.weights))
-        largest = self.weights.amax(1)
-        return torch.where(largest > 0, largest, 1)
-
-    def in_units(self, unit: Tensor) -> Side:
-        """The same with weights in units of `unit` (Q,): products of weights as small as 1e-20 leave float32."""
-        return Side(self.scores, self.mask, self.weights / unit[:, None])
+        return (self.scores * self.weights).sum(1) / self.weight
 
 
 def two_sides(lists: Lists) -> tuple[Side, Side]:
@@ -104,7 +92,6 @@ def in_order(side: Side, *, best_first: bool) -> Side:
 
 def pair_mean(positives: Side, negatives: Side, surrogate: Surrogate) -> Tensor:
     """(Q,) the weighted mean of l(p_i - z_j) over all pairs of a positive i and a negative j, in O(n log n)."""
-    positives, negatives = (side.in_units(side.heaviest()) for side in (positives, negatives))
     sums = pair_sums(
         positives.scores,
         negatives.scores,
