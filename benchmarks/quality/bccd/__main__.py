@@ -36,6 +36,7 @@ STABLE_AP, SOPRC, FOCAL = {"rho": 0.03, "tau": 1.0}, {"prior": 0.5, "tau": 1.0},
 BALANCED = ", balanced"
 METHODS = (
     Method("stable AP", "stable-ap", STABLE_AP, ours=True),
+    Method("stable AP" + BALANCED, "stable-ap", STABLE_AP, ours=True),
     Method("SOPRC", "soprc", SOPRC, ours=True),
     Method("SOPRC" + BALANCED, "soprc", SOPRC, ours=True),
     Method("focal", "focal", FOCAL),
