@@ -48,7 +48,7 @@ def _exp2(grades: Tensor) -> Tensor:
             f'labels: gain="exp2" takes grades up to {_LARGEST_EXP2_GRADE:g}, got {grades.max().item():g}; '
             'scale the grades down, or take gain="linear" or a function of your own'
         )
-    return torch.exp2(grades.double()).sub_(1)
+    return grades.to(torch.float64, copy=True).exp2_().sub_(1)
 
 
 def _linear(grades: Tensor) -> Tensor:

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from rankwise.checks import check_choice
-from rankwise.lists import Lists, compact
+from rankwise.lists import Lists, compact, count, every
 from rankwise.positives import Positives, locate, locate_dense, sort_values
 from rankwise.sorting import argsort
 
-__all__ = ["TIE_POLICIES", "RankedLists", "rank"]
+__all__ = ["TIE_POLICIES", "RankedLists", "narrow", "rank"]
 
 TIE_POLICIES = ("average", "pessimistic", "stable")
 
@@ -73,7 +73,7 @@ class RankedLists:
         scores, labels, mask = self._scores, self.lists.labels, self.lists.mask
         if self.ties != "pessimistic":
             return argsort(-scores, None if self.full else mask)
-        worst_first = argsort(_narrow(labels.double()), mask)
+        worst_first = argsort(narrow(labels), mask)
         order = argsort(-scores.gather(1, worst_first), mask.gather(1, worst_first))
         return worst_first.gather(1, order)
 
@@ -87,7 +87,7 @@ class RankedLists:
 
     @cached_property
     def full(self) -> bool:
-        return bool(self.lists.mask.all())
+        return self.lists.full
 
     @cached_property
     def size(self) -> Tensor:
@@ -104,7 +104,7 @@ class RankedLists:
     def has_ties(self) -> Tensor:
         if self.lists.mask.shape[1] < 2:
             return torch.zeros(len(self.lists.mask), dtype=torch.bool, device=self.lists.mask.device)
-        return self._joins.any(1)
+        return count(self._joins) > 0
 
     @cached_property
     def tied(self) -> bool:
@@ -129,8 +129,29 @@ class RankedLists:
         """(Q, L) number of each item's tie group, counted on from list to list."""
         if not self.tied:
             return torch.arange(self.lists.mask.numel(), device=self.lists.mask.device).view(self.lists.mask.shape)
-        opens = torch.nn.functional.pad(~self._joins, (1, 0), value=True)
-        return opens.flatten().cumsum(0).sub_(1).view(opens.shape)
+        return _number_groups(self._joins)
+
+    def groups_of(self, rows: Tensor, width: int) -> Tensor:
+        """(T, width) the same for the first items of some lists (T,), counted on from one of them to the next."""
+        return _number_groups(self._joins[rows, : width - 1])
+
+    def first(self, width: int) -> tuple[Tensor, Tensor]:
+        """Where the first `width` items of each list and those tied with the last of them stand, (Q, W) in order.
+
+        And which of the W are there, (Q, W). Nothing but values is sorted to find them.
+        """
+        known = self._results.get("first")
+        if known is None or known[0].shape[1] < width:
+            known = self._results["first"] = self._find_first(width)
+        return known  # type: ignore[no-any-return]
+
+    def _find_first(self, width: int) -> tuple[Tensor, Tensor]:
+        if width >= self.lists.mask.shape[1] or self.ties == "pessimistic":
+            return self.order, self.mask
+        chosen = self._scores >= -self._keys[:, width - 1 : width]
+        place, valid = compact(chosen if self.full else chosen.logical_and_(self.lists.mask))
+        order = argsort(-self._scores.gather(1, place), None if every(valid) else valid)
+        return place.gather(1, order), valid
 
     @cached_property
     def positives(self) -> Positives:
@@ -138,17 +159,17 @@ class RankedLists:
             weights = self.mask.double() if self.weights is None else self.weights
             return locate_dense((self.labels > 0) & (weights > 0), weights, self.start, self.end)
         place, valid = compact(self.lists.labels > 0)
-        own = sort_values(self._scores.gather(1, place).neg_().masked_fill_(~valid, float("inf")))
+        own = sort_values(self._scores.gather(1, place).neg_().masked_fill_(~valid, float("inf")), in_place=True)
         return locate(self._keys, own, valid, self.size, pessimistic=self.ties == "pessimistic")
 
     @cached_property
     def _scores(self) -> Tensor:
-        return _narrow(self.lists.scores.detach())
+        return narrow(self.lists.scores.detach())
 
     @cached_property
     def _keys(self) -> Tensor:
         keys = -self._scores
-        return sort_values(keys if self.full else keys.masked_fill_(~self.lists.mask, float("inf")))
+        return sort_values(keys if self.full else keys.masked_fill_(~self.lists.mask, float("inf")), in_place=True)
 
     @cached_property
     def _joins(self) -> Tensor:
@@ -177,7 +198,16 @@ def rank(lists: Lists, ties: str = "average") -> RankedLists:
     return RankedLists(lists, check_choice("ties", ties, TIE_POLICIES))
 
 
-def _narrow(values: Tensor) -> Tensor:
+def _number_groups(joins: Tensor) -> Tensor:
+    """(Q, W) number of each item's tie group, counted on from list to list; `joins` (Q, W - 1): the one before."""
+    opens = torch.nn.functional.pad(~joins, (1, 0), value=True)
+    return opens.flatten().cumsum(0).sub_(1).view(opens.shape)
+
+
+def narrow(values: Tensor) -> Tensor:
     """float32 wherever it holds the numbers exactly: it sorts several times faster than float64."""
+    if not values.is_floating_point() and int(values.max() if values.numel() else 0) < 2**24:
+        return values.float()
+    values = values if values.is_floating_point() else values.double()
     single = values.float()
     return single if values.dtype != torch.float64 or bool((single == values).all()) else values

@@ -36,11 +36,11 @@ def argsort(values: Tensor, mask: Tensor | None = None) -> Tensor:
 def _argsort_packed(values: Tensor, mask: Tensor | None) -> Tensor:
     # Adding 0.0 turns -0.0 into 0.0, so that equal scores have equal keys. Flipping the lower bits of negative floats
     # makes their integer order that of the numbers.
-    bits = (values + 0.0).view(torch.int32)
-    bits = bits ^ ((bits >> 31) & 0x7FFFFFFF)
+    bits = (values + 0.0).contiguous().view(torch.int32)
+    bits ^= (bits >> 31).bitwise_and_(0x7FFFFFFF)
     if mask is not None:
-        bits = bits.masked_fill(~mask, 0x7FFFFFFF)
-    keys = (bits.to(torch.int64) << 32).add_(torch.arange(values.shape[-1])).contiguous().numpy()
+        bits.masked_fill_(~mask, 0x7FFFFFFF)
+    keys = bits.to(torch.int64).mul_(2**32).add_(torch.arange(values.shape[-1])).numpy()
     keys.sort(axis=-1)
     np.bitwise_and(keys, 0xFFFFFFFF, out=keys)
     return torch.from_numpy(keys)

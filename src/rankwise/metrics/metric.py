@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -101,7 +102,7 @@ def measure_lists(packed: PackedLists, metrics: Sequence[Metric]) -> tuple[dict[
         has_ties = ranked["average"].has_ties
         # An item of weight 2 stands for two tied items.
         matters = bool(has_ties.any()) or block.weights is not None
-        for metric in metrics:
+        for metric in sorted(metrics, key=_depth, reverse=True):  # the first finds what the others need
             policy = metric.ties if matters else "average"
             if policy not in ranked:
                 ranked[policy] = rank(block, policy)
@@ -117,6 +118,10 @@ def summarise(values: Tensor, *, empty: str = "skip", reduction: str = "mean", w
         reduce_lists(values, valid, empty=empty)
         return values.new_tensor(float("nan"))
     return reduce_lists(values, valid, empty=empty, reduction=reduction, weights=weights)
+
+
+def _depth(metric: Metric) -> float:
+    return math.inf if metric.k is None else metric.k
 
 
 def _check(block: Lists, metrics: Sequence[Metric]) -> None:

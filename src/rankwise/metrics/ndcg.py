@@ -12,7 +12,7 @@ from torch.nn.functional import pad
 from rankwise.gains import Gain, gain_function
 from rankwise.metrics.metric import Metric, measure
 from rankwise.positives import sort_values
-from rankwise.ranks import RankedLists
+from rankwise.ranks import RankedLists, narrow
 from rankwise.registry import MetricRecord
 
 __all__ = ["NDCG", "ideal_dcg", "ndcg"]
@@ -96,27 +96,42 @@ def ideal_dcg(gains: Tensor, *, weights: Tensor | None = None, k: int | None = N
 
 
 def _ndcg(ranked: RankedLists, *, k: int | None, gain: Gain) -> Tensor:
-    base = ranked.base or ranked
-    gains = base.once(("gains", gain), lambda: _gains(base, gain)).expand(ranked.lists.mask.shape)
-    ordered = ranked.once(("ordered gains", gain), lambda: gains.gather(1, ranked.order))
-    ranked_weights, weights = ranked.weights, ranked.lists.weights
-    if ranked_weights is None or weights is None:
-        rising = ranked.once(("rising gains", gain), lambda: sort_values(gains))
-        width = gains.shape[1] if k is None else min(k, gains.shape[1])
-        discounts = _discounts(width, gains)
-        dcg = _expected_gains(ranked, ordered, gain, width) @ discounts
-        ideal = rising[:, rising.shape[1] - width :] @ discounts.flip(0)
+    weights, length = ranked.weights, ranked.lists.mask.shape[1]
+    if weights is None:
+        width = length if k is None else min(k, length)
+        discounts = _discounts(width, ranked.lists.scores)
+        place, valid = ranked.first(width)
+        first = ranked.once(("first", gain, place.shape[1]), lambda: _expected_gains(ranked, gain, place, valid))
+        dcg = first[:, :width] @ discounts
+        ideal = _best_gains(ranked, gain, width) @ discounts.flip(0)
     else:
-        order = base.once(("best first", gain), lambda: torch.argsort(gains[: len(base.size)], dim=1, descending=True))
-        order = order.expand(gains.shape)
-        best, best_weights = gains.gather(1, order), weights.double().gather(1, order)
-        dcg = _weighted_dcg(_expected_gains(ranked, ordered, gain), ranked_weights, k)
-        ideal = _weighted_dcg(best, best_weights, k)
+        dcg = _weighted_dcg(ranked.once(("expected gains", gain), lambda: _weighted_gains(ranked, gain)), weights, k)
+        ideal = _weighted_dcg(*ranked.once(("best", gain), lambda: _best(ranked, gain)), k)
     return torch.where(ideal > 0, dcg / ideal, float("nan"))
 
 
-def _discounts(width: int, gains: Tensor) -> Tensor:
-    return 1 / torch.log2(torch.arange(2, width + 2, dtype=torch.float64, device=gains.device))
+def _discounts(width: int, like: Tensor) -> Tensor:
+    return 1 / torch.log2(torch.arange(2, width + 2, dtype=torch.float64, device=like.device))
+
+
+def _expected_gains(ranked: RankedLists, gain: Gain, place: Tensor, valid: Tensor) -> Tensor:
+    """(Q, W) the gains of the first items on average over the orders of tied items: the mean of the tie group."""
+    gains = gain_function(gain)(ranked.lists.labels.gather(1, place)).masked_fill_(~valid, 0)
+    if ranked.tied:
+        rows = torch.nonzero(ranked.has_ties)[:, 0]
+        group = ranked.groups_of(rows, gains.shape[1])
+        means = torch.bincount(group.flatten(), gains[rows].flatten()) / torch.bincount(group.flatten())
+        gains[rows] = means[group]
+    return gains
+
+
+def _best_gains(ranked: RankedLists, gain: Gain, width: int) -> Tensor:
+    """(Q, width) the largest gains, ascending."""
+    if isinstance(gain, str):  # it grows with the grade, from 0
+        rising = ranked.once("rising grades", lambda: sort_values(narrow(ranked.lists.labels)))
+        return gain_function(gain)(rising[:, rising.shape[1] - width :])
+    rising = ranked.once(("rising gains", gain), lambda: sort_values(_gains(ranked, gain)))
+    return rising[:, rising.shape[1] - width :]
 
 
 def _gains(ranked: RankedLists, gain: Gain) -> Tensor:
@@ -124,20 +139,29 @@ def _gains(ranked: RankedLists, gain: Gain) -> Tensor:
     return gains if ranked.full else gains.masked_fill(~ranked.lists.mask, 0)
 
 
-def _expected_gains(ranked: RankedLists, ordered: Tensor, gain: Gain, width: int | None = None) -> Tensor:
-    """(Q, width) the gain at each position on average over the orders of tied items: the mean of the tie group."""
-    if not ranked.tied:
-        return ordered[:, :width]
-    means = ranked.once(("means of groups", gain), lambda: _means_of_groups(ranked, ordered))
-    return means[ranked.group[:, :width]]
+def _weighted_gains(ranked: RankedLists, gain: Gain) -> Tensor:
+    """(Q, L) the gain of each ranked item on average over the orders of tied items."""
+    ordered = _shared_gains(ranked, gain).gather(1, ranked.order)
+    weights = ranked.weights
+    if not ranked.tied or weights is None:
+        return ordered
+    group = ranked.group.flatten()
+    total = torch.bincount(group, (ordered * weights).flatten())
+    return (total / torch.bincount(group, weights.flatten())).nan_to_num()[ranked.group]
 
 
-def _means_of_groups(ranked: RankedLists, ordered: Tensor) -> Tensor:
-    group, gained = ranked.group.flatten(), ordered.flatten()
-    if ranked.weights is None:
-        return torch.bincount(group, gained) / torch.bincount(group)
-    weights = ranked.weights.flatten()
-    return (torch.bincount(group, gained * weights) / torch.bincount(group, weights)).nan_to_num()
+def _best(ranked: RankedLists, gain: Gain) -> tuple[Tensor, Tensor]:
+    """Gains and weights (Q, L) of the items, the largest gain first."""
+    base, gains, weights = ranked.base or ranked, _shared_gains(ranked, gain), ranked.lists.weights
+    assert weights is not None
+    order = base.once(("best first", gain), lambda: torch.argsort(gains[: len(base.size)], dim=1, descending=True))
+    order = order.expand(gains.shape)
+    return gains.gather(1, order), weights.double().gather(1, order)
+
+
+def _shared_gains(ranked: RankedLists, gain: Gain) -> Tensor:
+    base = ranked.base or ranked
+    return base.once(("gains", gain), lambda: _gains(base, gain)).expand(ranked.lists.mask.shape)
 
 
 def _weighted_dcg(gains: Tensor, weights: Tensor, k: int | None) -> Tensor:
