@@ -143,7 +143,7 @@ class RankedLists:
         known = self._results.get("first")
         if known is None or known[0].shape[1] < width:
             known = self._results["first"] = self._find_first(width)
-        return known  # type: ignore[no-any-return]
+        return known
 
     def _find_first(self, width: int) -> tuple[Tensor, Tensor]:
         if width >= self.lists.mask.shape[1] or self.ties == "pessimistic":
