@@ -45,7 +45,7 @@ METHODS = (
     Method("AP-loss" + BALANCED, "ap-loss"),
     Method("aLRP", "alrp"),
 )
-DRAWN = ("SOPRC" + BALANCED, "focal")
+DRAWN = ("stable AP" + BALANCED, "focal")
 
 ABOUT = (
     "`python -m benchmarks.quality.bccd`: BCCD (205 + 87 + 72 images of blood cells, its own split; red and white "

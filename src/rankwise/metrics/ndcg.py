@@ -101,9 +101,10 @@ def _ndcg(ranked: RankedLists, *, k: int | None, gain: Gain) -> Tensor:
         width = length if k is None else min(k, length)
         discounts = _discounts(width, ranked.lists.scores)
         place, valid = ranked.first(width)
-        first = ranked.once(("first", gain, place.shape[1]), lambda: _expected_gains(ranked, gain, place, valid))
-        dcg = first[:, :width] @ discounts
-        ideal = _best_gains(ranked, gain, width) @ discounts.flip(0)
+        depth = place.shape[1]
+        first = ranked.once(("first", gain, depth), lambda: _expected_gains(ranked, gain, place, valid))
+        best = ranked.once(("best", gain, depth), lambda: _best_gains(ranked, gain, depth))
+        dcg, ideal = first[:, :width] @ discounts, best[:, depth - width :] @ discounts.flip(0)
     else:
         dcg = _weighted_dcg(ranked.once(("expected gains", gain), lambda: _weighted_gains(ranked, gain)), weights, k)
         ideal = _weighted_dcg(*ranked.once(("best", gain), lambda: _best(ranked, gain)), k)
@@ -116,7 +117,7 @@ def _discounts(width: int, like: Tensor) -> Tensor:
 
 def _expected_gains(ranked: RankedLists, gain: Gain, place: Tensor, valid: Tensor) -> Tensor:
     """(Q, W) the gains of the first items on average over the orders of tied items: the mean of the tie group."""
-    gains = gain_function(gain)(ranked.lists.labels.gather(1, place)).masked_fill_(~valid, 0)
+    gains = gain_function(gain)(ranked.lists.labels.gather(1, place)).masked_fill(~valid, 0)
     if ranked.tied:
         rows = torch.nonzero(ranked.has_ties)[:, 0]
         group = ranked.groups_of(rows, gains.shape[1])
@@ -127,10 +128,12 @@ def _expected_gains(ranked: RankedLists, gain: Gain, place: Tensor, valid: Tenso
 
 def _best_gains(ranked: RankedLists, gain: Gain, width: int) -> Tensor:
     """(Q, width) the largest gains, ascending."""
+    grades = ranked.lists.labels
     if isinstance(gain, str):  # it grows with the grade, from 0
-        rising = ranked.once("rising grades", lambda: sort_values(narrow(ranked.lists.labels)))
+        narrowed = narrow(grades)
+        rising = sort_values(narrowed, in_place=narrowed is not grades)
         return gain_function(gain)(rising[:, rising.shape[1] - width :])
-    rising = ranked.once(("rising gains", gain), lambda: sort_values(_gains(ranked, gain)))
+    rising = sort_values(_gains(ranked, gain))
     return rising[:, rising.shape[1] - width :]
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from rankwise.pairs.gaps import Gaps
 from rankwise.surrogates import Surrogate
 
 __all__ = ["chunk_gradients", "chunk_sums"]
@@ -21,16 +21,16 @@ def chunk_sums(
     others: Tensor,
     weights: Tensor | None,
     anchor_mask: Tensor | None,
-    mask: Tensor | None,
+    gaps: Gaps,
     surrogate: Surrogate,
 ) -> Tensor:
-    """sum_j w_j l(a_i - b_j) over the others j in `mask`: (Q, A); anything for the anchors not in `anchor_mask`."""
+    """sum_j w_j l(a_i - b_j) over the others j that are there: (Q, A); anything for the anchors not in `anchor_mask`."""
     sums = torch.zeros_like(anchors)
-    present = _present(others, mask)
     for lists, last in _lists_at_once(anchors, others, anchor_mask):
-        chunk = present(lists)
+        chunk = gaps.fill(others, lists)
         for items in _anchors_at_once(last, others):
-            value = surrogate.value(anchors[lists, items, None] - chunk[:, None, :])
+            difference = gaps.hide(anchors[lists, items, None] - chunk[:, None, :], lists)
+            value = surrogate.value(difference)
             torch.sum(_weighted(value, weights, lists), -1, out=sums[lists, items])
     return sums
 
@@ -41,7 +41,7 @@ def chunk_gradients(
     others: Tensor,
     weights: Tensor | None,
     anchor_mask: Tensor | None,
-    mask: Tensor | None,
+    gaps: Gaps,
     surrogate: Surrogate,
     need_weights: bool,
 ) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -52,11 +52,10 @@ def chunk_gradients(
     grad_anchors, grad_others = torch.zeros_like(anchors), torch.empty_like(others)
     grad_weights = torch.zeros_like(others) if need_weights else None
     upstream = grad[:, None, :].neg()
-    present = _present(others, mask)
     for lists, last in _lists_at_once(anchors, others, anchor_mask):
-        chunk, row = present(lists), grad_others[lists, None, :]
+        chunk, row = gaps.fill(others, lists), grad_others[lists, None, :]
         for items in _anchors_at_once(last, others):
-            difference = anchors[lists, items, None] - chunk[:, None, :]
+            difference = gaps.hide(anchors[lists, items, None] - chunk[:, None, :], lists)
             if grad_weights is not None:
                 grad_weights[lists, None, :].baddbmm_(
                     upstream[lists, :, items], surrogate.value(difference.clone()), alpha=-1
@@ -69,32 +68,6 @@ def chunk_gradients(
     if not anchors.shape[1]:
         grad_others.zero_()
     return grad_anchors.mul_(grad), grad_others, grad_weights
-
-
-def _present(others: Tensor, mask: Tensor | None) -> Callable[[slice], Tensor]:
-    """Gives the others of some lists, those outside `mask` infinitely far below, where surrogates and slopes are 0.
-
-    What it gives holds until it is asked again.
-    """
-    if mask is None:
-        return lambda lists: others[lists]
-    if others.device.type != "cpu":
-        return lambda lists: torch.where(mask[lists], others[lists], -torch.inf)
-    # Several times faster than torch.
-    there, absent = others.detach().numpy(), ~mask.numpy()
-    room = np.empty_like(there[:0])
-
-    def fill(lists: slice) -> Tensor:
-        nonlocal room
-        rows = there[lists]
-        if len(room) < len(rows):
-            room = np.empty_like(rows)
-        some = room[: len(rows)]
-        np.copyto(some, rows)
-        np.copyto(some, -np.inf, where=absent[lists])
-        return torch.from_numpy(some)
-
-    return fill
 
 
 def _weighted(values: Tensor, weights: Tensor | None, lists: slice) -> Tensor:

@@ -11,6 +11,7 @@ from torch.autograd.function import once_differentiable
 from rankwise.checks import check_choice, check_same_shape
 from rankwise.pairs.by_chunks import chunk_gradients, chunk_sums
 from rankwise.pairs.by_sorting import SortedPairs, sort_pairs
+from rankwise.pairs.gaps import Gaps
 from rankwise.surrogates import Surrogate
 
 __all__ = ["pair_sums", "pair_sums_within"]
@@ -108,7 +109,7 @@ def _pair_sums(
     if method == "sorted" and surrogate.pieces is None:
         raise ValueError(f'method: "sorted" needs a surrogate of polynomial pieces, got {type(surrogate).__name__}')
     if method == "dense" and anchors is not None and not _any_gradient(anchors, others, weights):
-        alone = chunk_sums(anchors, others, weights, anchor_mask, other_mask, surrogate)
+        alone = chunk_sums(anchors, others, weights, anchor_mask, Gaps(other_mask), surrogate)
         return alone if anchor_mask is None else alone.masked_fill_(~anchor_mask, 0)
     sums: Tensor = _PairSums.apply(anchors, places, others, weights, anchor_mask, other_mask, surrogate, method)
     return sums
@@ -151,7 +152,8 @@ class _PairSums(torch.autograd.Function):
             anchors = others.gather(1, places)
         assert anchors is not None
         if method == "dense":
-            sums = chunk_sums(anchors, others, weights, anchor_mask, other_mask, surrogate)
+            ctx.gaps = Gaps(other_mask)
+            sums = chunk_sums(anchors, others, weights, anchor_mask, ctx.gaps, surrogate)
             ctx.save_for_backward(places, anchor_mask, other_mask, anchors, others, weights)
         else:
             assert surrogate.pieces is not None
@@ -173,7 +175,7 @@ class _PairSums(torch.autograd.Function):
         if ctx.method == "dense":
             anchors, others, weights = saved
             of_anchors, of_others, of_weights = chunk_gradients(
-                grad, anchors, others, weights, anchor_mask, other_mask, ctx.surrogate, need_weights
+                grad, anchors, others, weights, anchor_mask, ctx.gaps, ctx.surrogate, need_weights
             )
         else:
             slopes, depths, weights, order, anchors, tail, cell, stop = saved

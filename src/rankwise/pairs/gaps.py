@@ -1,0 +1,56 @@
+"""Others that are not there: infinitely far below every anchor, where surrogates and their slopes are 0."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+__all__ = ["Gaps"]
+
+# Gaps are written one by one where at most one slot in so many is one.
+_FEW = 16
+
+
+class Gaps:
+    """The slots of lists (Q, L) outside `mask`; looked for once, for the forward and the backward pass.
+
+    A chunk of lists takes `others = gaps.fill(others, lists)` and then `gaps.hide(difference, lists)` of the
+    differences (q, A, L): few gaps are hidden there, many filled in beforehand. Without a mask there are none.
+    """
+
+    def __init__(self, mask: Tensor | None) -> None:
+        self._mask, self._places = mask, np.zeros(0, dtype=np.int64)
+        self._absent, self._room = np.zeros((0, 0), dtype=bool), np.zeros((0, 0))
+        if mask is None or mask.device.type != "cpu":
+            return
+        absent = ~mask.numpy()
+        if np.count_nonzero(absent) * _FEW <= absent.size:
+            self._mask, self._places = None, np.flatnonzero(absent)
+        else:
+            self._absent = absent
+
+    def fill(self, others: Tensor, lists: slice) -> Tensor:
+        """The others (Q, L) of some lists. What it gives holds until it is asked again."""
+        some = others[lists]
+        if self._mask is None:
+            return some
+        if some.device.type != "cpu":
+            return torch.where(self._mask[lists], some, -torch.inf)
+        # Several times faster than torch.
+        there = some.numpy()
+        if len(self._room) < len(there) or self._room.dtype != there.dtype:
+            self._room = np.empty_like(there)
+        filled = self._room[: len(there)]
+        np.copyto(filled, there)
+        np.copyto(filled, -np.inf, where=self._absent[lists])
+        return torch.from_numpy(filled)
+
+    def hide(self, difference: Tensor, lists: slice) -> Tensor:
+        """Differences anchor - other (q, A, L) of the same lists, in place."""
+        if len(self._places):
+            length = difference.shape[2]
+            first, last = np.searchsorted(self._places, (lists.start * length, lists.stop * length))
+            rows, columns = np.divmod(self._places[first:last] - lists.start * length, length)
+            difference.numpy()[rows, :, columns] = np.inf
+        return difference
