@@ -88,6 +88,9 @@ class Registry(Generic[Record]):
             raise ValueError(f"unknown {self.kind} {name!r}{nearest(name, self._names)}")
         return self._records[self._names[name]]
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
     def __iter__(self) -> Iterator[Record]:
         return iter(self._records.values())
 

@@ -54,6 +54,35 @@ def test_ties_are_the_mean_over_their_orders(k):
     torch.testing.assert_close(ours, torch.tensor(plain, dtype=torch.float64), rtol=0, atol=1e-12, equal_nan=True)
 
 
+@pytest.mark.parametrize("ties", ["average", "pessimistic", "stable"])
+def test_a_cutoff_is_the_same_alone_and_among_others(ties):
+    """Ties across every cutoff, lists of other lengths beside them."""
+    generator = torch.Generator().manual_seed(4)
+    scores = torch.randint(6, (80, 12), generator=generator).float()
+    grades = torch.randint(4, (80, 12), generator=generator)
+    lengths = torch.randint(1, 13, (80, 1), generator=generator)
+    mask = torch.arange(12) < lengths
+    together = evaluate(scores, grades, ["ndcg@2", "ndcg", "ndcg@7", "ndcg@5"], mask=mask, ties=ties, bootstrap=0)
+    for k in (2, 5, 7, None):
+        name = "ndcg" if k is None else f"ndcg@{k}"
+        whole = torch.cat(
+            [
+                ndcg(s[None, :n], y[None, :n], k=k, ties=ties, reduction="none")
+                for s, y, n in zip(scores, grades, lengths.flatten().tolist(), strict=True)
+            ]
+        )
+        torch.testing.assert_close(together.per_query[name], whole, rtol=0, atol=1e-12, equal_nan=True)
+
+
+def test_labels_are_left_as_they_came():
+    scores, grades = torch.tensor([[0.1, 0.3, 0.2]]), torch.tensor([[1.0, 0.0, 2.0]], dtype=torch.float64)
+    for labels in (grades, grades.float(), grades.long()):
+        before = labels.clone()
+        evaluate(scores, labels, ["ndcg", "ndcg@2"], gain=lambda grades: grades, bootstrap=0)
+        evaluate(scores, labels, ["ndcg", "ndcg@2"], bootstrap=0)
+        assert torch.equal(labels, before)
+
+
 @pytest.mark.parametrize("labels", [[1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1]])
 def test_six_equal_scores_do_not_depend_on_the_input_order(labels):
     theirs = ndcg_score([labels], [[0.5] * 6], k=3)

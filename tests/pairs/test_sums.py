@@ -75,6 +75,22 @@ def test_gradients_for_anchors_others_and_weights(surrogate, method):
     )
 
 
+@pytest.mark.parametrize("gaps", [1, 40, 2000])
+def test_gaps_count_for_nothing_few_or_many(gaps):
+    """Over several chunks, the last list without a gap; what stands in a gap does not matter."""
+    a, b, w = random_case(4, lists=30, anchors=5, others=3000)
+    there = torch.ones(30, 3000, dtype=torch.bool)
+    holes = torch.randperm(29 * 3000, generator=torch.Generator().manual_seed(gaps))[: gaps * 29]
+    there.view(-1)[holes] = False
+    b.data[~there] = 1e9
+    huber = surrogates.OneSidedHuber(0.3)
+    dense = sums_and_gradients(a, b, w, huber, "dense", other_mask=there)
+    b.data[~there] = -1e9  # far below every anchor: nothing
+    absent = sums_and_gradients(a, b, w, huber, "dense")
+    for ours, plain in zip(dense, absent, strict=True):
+        torch.testing.assert_close(ours, plain, rtol=1e-12, atol=1e-12)
+
+
 def test_lists_with_few_anchors_beside_one_with_many():
     """One list fills several chunks here, and each stops after its own last anchor."""
     generator = torch.Generator().manual_seed(5)

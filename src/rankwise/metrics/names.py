@@ -84,7 +84,7 @@ def _with_gain(name: str, gain: Gain, ties: str | None) -> Metric:
 def _parse(name: str) -> tuple[MetricRecord, int | None]:
     if not isinstance(name, str):
         raise TypeError(f'metric: expected a name like "ndcg@10", got {name!r}')
-    if any(name == known for record in METRICS for known in (record.name, *record.aliases)):
+    if name in METRICS:
         return METRICS.get(name), None
     stem, at, cutoff = name.partition("@")
     record = METRICS.get(stem)

@@ -99,11 +99,11 @@ def _ndcg(ranked: RankedLists, *, k: int | None, gain: Gain) -> Tensor:
     weights, length = ranked.weights, ranked.lists.mask.shape[1]
     if weights is None:
         width = length if k is None else min(k, length)
-        discounts = _discounts(width, ranked.lists.scores)
         place, valid = ranked.first(width)
         depth = place.shape[1]
         first = ranked.once(("first", gain, depth), lambda: _expected_gains(ranked, gain, place, valid))
         best = ranked.once(("best", gain, depth), lambda: _best_gains(ranked, gain, depth))
+        discounts = ranked.once(("discounts", depth), lambda: _discounts(depth, first))[:width]
         dcg, ideal = first[:, :width] @ discounts, best[:, depth - width :] @ discounts.flip(0)
     else:
         dcg = _weighted_dcg(ranked.once(("expected gains", gain), lambda: _weighted_gains(ranked, gain)), weights, k)
