@@ -131,8 +131,8 @@ class RankedLists:
             return torch.arange(self.lists.mask.numel(), device=self.lists.mask.device).view(self.lists.mask.shape)
         return _number_groups(self._joins)
 
-    def groups_of(self, rows: Tensor, width: int) -> Tensor:
-        """(T, width) the same for the first items of some lists (T,), counted on from one of them to the next."""
+    def groups_of(self, rows: Tensor | slice, width: int) -> Tensor:
+        """(T, width) the same for the first items of some lists, counted on from one of them to the next."""
         return _number_groups(self._joins[rows, : width - 1])
 
     def first(self, width: int) -> tuple[Tensor, Tensor]:

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from rankwise.gains import Gain, gain_function
+from rankwise.lists import every
 from rankwise.metrics.metric import Metric, measure
 from rankwise.positives import sort_values
 from rankwise.ranks import RankedLists, narrow
@@ -119,7 +120,7 @@ def _expected_gains(ranked: RankedLists, gain: Gain, place: Tensor, valid: Tenso
     """(Q, W) the gains of the first items on average over the orders of tied items: the mean of the tie group."""
     gains = gain_function(gain)(ranked.lists.labels.gather(1, place)).masked_fill(~valid, 0)
     if ranked.tied:
-        rows = torch.nonzero(ranked.has_ties)[:, 0]
+        rows = slice(None) if every(ranked.has_ties) else ranked.has_ties
         group = ranked.groups_of(rows, gains.shape[1])
         means = torch.bincount(group.flatten(), gains[rows].flatten()) / torch.bincount(group.flatten())
         gains[rows] = means[group]
