@@ -13,7 +13,7 @@ WORKER = Path(__file__).parents[1] / "workers" / "train_steps.py"
 KINDS = [
     *("one list", "ragged", "embedding", "columns", "stable one list", "stable ragged", "stable embedding"),
     *("song", "k-song", "k-song full", "solc", "noise", "soap", "memory", "memory embedding"),
-    *("detector", "joint detector", "alrp detector"),
+    *("detector", "joint detector", "balanced detector", "alrp detector", "proposals"),
 ]
 
 

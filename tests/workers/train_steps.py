@@ -27,8 +27,8 @@ from rankwise.losses import (
     create_loss,
 )
 from rankwise.losses.rivals import ALRPLoss, GumbelApproxNDCGLoss
-from rankwise.models import Anchors
-from rankwise.tasks import DetectionLoss
+from rankwise.models import Anchors, Sampled
+from rankwise.tasks import DetectionLoss, ProposalLoss
 
 STEPS = 4
 ANCHORS = Anchors(
@@ -90,7 +90,9 @@ def build(kind: str) -> torch.nn.Module:
         "noise": GumbelApproxNDCGLoss,
         "detector": lambda: DetectionLoss(StableAPLoss(lists="columns", update_rate=0.1), ANCHORS, 2),
         "joint detector": lambda: DetectionLoss(AUPRCLoss(), ANCHORS, 2, lists="all"),
+        "balanced detector": lambda: DetectionLoss(AUPRCLoss(), ANCHORS, 2, lists="balanced"),
         "alrp detector": lambda: DetectionLoss(ALRPLoss(), ANCHORS, 2),
+        "proposals": lambda: ProposalLoss(StableAPLoss(lists="columns", update_rate=0.1), 2),
     }[kind]()
 
 
@@ -100,7 +102,9 @@ def train(kind: str, rank: int, world: int, rendezvous: str, out: str) -> None:
     dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=world)
     torch.manual_seed(0)
     model = DistributedDataParallel(
-        torch.nn.Linear(6, {"embedding": 5, "memory": 5, "columns": 3, "detector": 16 * 6}.get(kind.split()[-1], 1))
+        torch.nn.Linear(
+            6, {"embedding": 5, "memory": 5, "columns": 3, "proposals": 2, "detector": 16 * 6}.get(kind.split()[-1], 1)
+        )
     )
     optimiser = torch.optim.SGD(model.parameters(), lr=0.5)
     earlier = copy.deepcopy(model.module)  # the model before the last step
@@ -115,6 +119,8 @@ def train(kind: str, rank: int, world: int, rendezvous: str, out: str) -> None:
         elif kind.endswith("detector"):
             labels, boxes = boxes_of(step, rank, world)
             value = loss(output.view(-1, 16, 6), labels, boxes)
+        elif kind == "proposals":
+            value = loss(Sampled(output, batch["classes"] % 3 - 1, output.new_zeros(()), output.new_zeros(())))
         elif kind in SAMPLED:
             value = loss(output[:, 0], batch["classes"], query_ids=batch["queries"], sample_ids=batch["items"])
         elif kind in ("ragged", "noise"):
