@@ -48,6 +48,8 @@ class Lists:
         sample_ids: (Q, L) the ids of the items, or None.
         previous_scores: (Q, L) the scores of the same items under the weights before the last step, or None.
         size: (Q,) how many items each list holds; full: whether every slot holds one.
+        relevant: (Q, L) which items have label 1; positives: where they stand, places (Q, A) and which of those are
+            there (Q, A), see `compact`.
     """
 
     scores: Tensor
@@ -65,6 +67,14 @@ class Lists:
     @cached_property
     def full(self) -> bool:
         return every(self.mask)
+
+    @cached_property
+    def relevant(self) -> Tensor:
+        return self.labels if self.labels.dtype == torch.bool else self.labels == 1
+
+    @cached_property
+    def positives(self) -> tuple[Tensor, Tensor]:
+        return compact(self.relevant)
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ from torch import Tensor, nn
 
 from rankwise.checks import check_choice, check_finite, check_ids, check_same_shape, check_tensor
 from rankwise.distributed import gather_rows
-from rankwise.lists import Lists, PackedLists, full_precision
+from rankwise.lists import PackedLists, full_precision
 from rankwise.losses.base import ListLoss
 from rankwise.losses.compiled import outside_graphs
-from rankwise.losses.similarity import self_similarities
+from rankwise.losses.similarity_lists import similarity_lists
 
-__all__ = ["EmbeddingLoss", "check_embeddings", "similarity_lists"]
+__all__ = ["EmbeddingLoss", "check_embeddings"]
 
 
 class EmbeddingLoss(nn.Module):
@@ -91,39 +91,6 @@ class EmbeddingLoss(nn.Module):
         if self.similarity == "cosine":
             embeddings = torch.nn.functional.normalize(embeddings)
         return gather_rows(embeddings)
-
-
-def similarity_lists(
-    queries: Tensor,
-    labels: Tensor,
-    references: Tensor,
-    reference_labels: Tensor,
-    previous: Tensor | None,
-    previous_references: Tensor | None,
-    *,
-    own: bool,
-    first: int = 0,
-) -> Lists:
-    """One list per query: its similarity to each reference; references of its class are relevant.
-
-    Args:
-        queries: (B, d); labels: (B,).
-        references: (R, d); reference_labels: (R,).
-        previous, previous_references: the same before the last step, or None.
-        own: whether the queries are the first B of the references; none then ranks itself.
-        first: the position of the first list among all of the batch.
-    """
-    relevant = labels[:, None] == reference_labels
-    mask = torch.ones_like(relevant)
-    if own:
-        relevant.fill_diagonal_(False)
-        mask.fill_diagonal_(False)
-    before: Tensor | None = None
-    if previous is not None and previous_references is not None:
-        before = previous @ previous_references.detach().T
-    positions = torch.arange(first, first + len(labels), device=labels.device)
-    scores = self_similarities(queries) if queries is references else queries @ references.T
-    return Lists(scores, relevant, mask, None, positions, previous_scores=before)
 
 
 def check_embeddings(prefix: str, embeddings: object, labels: object) -> tuple[Tensor, Tensor]:

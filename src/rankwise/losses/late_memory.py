@@ -9,7 +9,8 @@ from rankwise.checks import check_count
 from rankwise.estimators import RecentRows
 from rankwise.lists import PackedLists
 from rankwise.losses.base import ListLoss
-from rankwise.losses.embedding import EmbeddingLoss, similarity_lists
+from rankwise.losses.embedding import EmbeddingLoss
+from rankwise.losses.similarity_lists import similarity_lists
 
 __all__ = ["LateMemoryLoss"]
 

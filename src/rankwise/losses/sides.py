@@ -8,8 +8,10 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from rankwise.lists import Lists, compact, every
+from rankwise.lists import Lists, every
+from rankwise.losses.similarity_lists import FewRelevant
 from rankwise.pairs import pair_sums_within
+from rankwise.pairs.gaps import Gaps
 from rankwise.surrogates import Surrogate
 
 __all__ = ["Sides", "split_sides"]
@@ -21,16 +23,15 @@ class Sides:
 
     Attributes:
         places, mask: (Q, A) where the positives stand; share: (Q, A) their weights, of sum 1 per list.
-        negatives: (Q, L) which items are negative; positive_weight, negative_weight: (Q,) what either weigh in all, at
-            least tiny.
+        gaps: all but the negatives; positive_weight, negative_weight: (Q,) what either weigh in all, at least tiny.
         valid: (Q,) which lists have both; rate: (Q,) the share of positives, 1/2 where there are not both.
-        padding: `mask`, or None when all lists have as many positives.
+        padding: `mask`, or None when all lists have as many positives; negatives: (Q, L) which items are negative.
     """
 
     places: Tensor
     mask: Tensor
     share: Tensor
-    negatives: Tensor
+    gaps: Gaps
     positive_weight: Tensor
     negative_weight: Tensor
     valid: Tensor
@@ -38,6 +39,11 @@ class Sides:
     @cached_property
     def padding(self) -> Tensor | None:
         return None if every(self.mask) else self.mask
+
+    @property
+    def negatives(self) -> Tensor:
+        assert self.gaps.mask is not None
+        return self.gaps.mask
 
     @cached_property
     def rate(self) -> Tensor:
@@ -51,7 +57,7 @@ class Sides:
             surrogate,
             weights=None if lists.weights is None else lists.weights.to(lists.scores.dtype),
             anchor_mask=self.padding,
-            other_mask=self.negatives,
+            other_mask=self.gaps,
         )
         return sums / self.negative_weight[:, None]
 
@@ -59,15 +65,14 @@ class Sides:
 def split_sides(lists: Lists) -> Sides:
     """Tell positives (label 1) from negatives (label 0)."""
     dtype, tiny = lists.scores.dtype, torch.finfo(lists.scores.dtype).tiny
-    chosen = lists.mask & (lists.labels if lists.labels.dtype == torch.bool else lists.labels == 1)
-    negatives = lists.mask ^ chosen
-    places, mask = compact(chosen)
+    places, mask = lists.positives
+    gaps = lists.gaps if isinstance(lists, FewRelevant) else Gaps(lists.mask ^ lists.relevant)
     if lists.weights is None:
         weights, positive = mask, mask.sum(1, dtype=dtype)
         negative = lists.size - positive
     else:
         weights = lists.weights.gather(1, places).to(dtype) * mask
-        positive, negative = weights.sum(1), (lists.weights * negatives).sum(1).to(dtype)
+        positive, negative = weights.sum(1), (lists.weights * (lists.mask ^ lists.relevant)).sum(1).to(dtype)
     valid = torch.minimum(positive, negative) > 0
     positive = positive.clamp_min(tiny)
-    return Sides(places, mask, weights / positive[:, None], negatives, positive, negative.clamp_min(tiny), valid)
+    return Sides(places, mask, weights / positive[:, None], gaps, positive, negative.clamp_min(tiny), valid)

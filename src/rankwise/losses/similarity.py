@@ -1,4 +1,4 @@
-"""The similarities of vectors with themselves, with two thirds of the work of an ordinary product."""
+"""The similarities of vectors with themselves, with half of the work of an ordinary product."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _TILE = 256
 def self_similarities(vectors: Tensor) -> Tensor:
     """V V^T of vectors (B, d): (B, B).
 
-    The gradient for V, (G + G^T) V, is one product; taken as a product of two different matrices it would be two.
+    Half of it is computed, the other half is its mirror image. The gradient for V, (G + G^T) V, is one product; taken
+    as a product of two different matrices it would be two.
 
     Example:
         >>> self_similarities(torch.tensor([[1.0, 2.0], [0.0, 1.0]]))
@@ -31,7 +32,9 @@ class _SelfProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, vectors: Tensor) -> Tensor:
         ctx.save_for_backward(vectors)
-        return vectors @ vectors.T
+        if len(vectors) <= 2 * _TILE or vectors.device.type != "cpu":
+            return vectors @ vectors.T
+        return _symmetric_product(vectors)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
@@ -40,6 +43,16 @@ class _SelfProduct(torch.autograd.Function):
             plain: Tensor = (grad + grad.T) @ vectors
             return plain
         return _times_sum_with_transpose(grad, vectors)
+
+
+def _symmetric_product(vectors: Tensor) -> Tensor:
+    size = len(vectors)
+    product = vectors.new_empty(size, size)
+    for top in range(0, size, _TILE):
+        rows, after = slice(top, top + _TILE), top + _TILE
+        torch.mm(vectors[rows], vectors[top:].T, out=product[rows, top:])
+        product[after:, rows] = product[rows, after:].T
+    return product
 
 
 def _times_sum_with_transpose(matrix: Tensor, vectors: Tensor) -> Tensor:

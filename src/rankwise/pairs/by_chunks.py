@@ -24,7 +24,7 @@ def chunk_sums(
     gaps: Gaps,
     surrogate: Surrogate,
 ) -> Tensor:
-    """sum_j w_j l(a_i - b_j) over the others j that are there: (Q, A); anything for the anchors not in `anchor_mask`."""
+    """sum_j w_j l(a_i - b_j) over all others j but gaps: (Q, A); anything for the anchors not in `anchor_mask`."""
     sums = torch.zeros_like(anchors)
     for lists, last in _lists_at_once(anchors, others, anchor_mask):
         chunk = gaps.fill(others, lists)

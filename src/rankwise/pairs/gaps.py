@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["Gaps"]
+__all__ = ["Gaps", "few_gaps"]
 
 # Gaps are written one by one where at most one slot in so many is one.
 _FEW = 16
@@ -20,20 +20,36 @@ class Gaps:
     """
 
     def __init__(self, mask: Tensor | None) -> None:
-        self._mask, self._places = mask, np.zeros(0, dtype=np.int64)
+        self._mask, self._shape = mask, (0, 0)
+        self._places: np.ndarray | None = None
         self._absent, self._room = np.zeros((0, 0), dtype=bool), np.zeros((0, 0))
         if mask is None or mask.device.type != "cpu":
             return
         absent = ~mask.numpy()
-        if np.count_nonzero(absent) * _FEW <= absent.size:
-            self._mask, self._places = None, np.flatnonzero(absent)
+        if few_gaps(int(np.count_nonzero(absent)), absent.size):
+            self._places = np.flatnonzero(absent)
         else:
             self._absent = absent
+
+    @classmethod
+    def at(cls, places: np.ndarray, shape: tuple[int, int]) -> Gaps:
+        """Few gaps at these places of lists on the CPU: row * L + column, in rising order."""
+        gaps = cls(None)
+        gaps._places, gaps._shape = places, shape
+        return gaps
+
+    @property
+    def mask(self) -> Tensor | None:
+        """(Q, L) where there are others, or None when everywhere."""
+        if self._mask is None and self._places is not None:
+            self._mask = torch.ones(self._shape, dtype=torch.bool)
+            self._mask.view(-1)[torch.from_numpy(self._places)] = False
+        return self._mask
 
     def fill(self, others: Tensor, lists: slice) -> Tensor:
         """The others (Q, L) of some lists. What it gives holds until it is asked again."""
         some = others[lists]
-        if self._mask is None:
+        if self._mask is None or self._places is not None:
             return some
         if some.device.type != "cpu":
             return torch.where(self._mask[lists], some, -torch.inf)
@@ -48,9 +64,14 @@ class Gaps:
 
     def hide(self, difference: Tensor, lists: slice) -> Tensor:
         """Differences anchor - other (q, A, L) of the same lists, in place."""
-        if len(self._places):
+        if self._places is not None and len(self._places):
             length = difference.shape[2]
             first, last = np.searchsorted(self._places, (lists.start * length, lists.stop * length))
             rows, columns = np.divmod(self._places[first:last] - lists.start * length, length)
             difference.numpy()[rows, :, columns] = np.inf
         return difference
+
+
+def few_gaps(gaps: int, slots: int) -> bool:
+    """Whether so few that they are best known by their places."""
+    return gaps * _FEW <= slots

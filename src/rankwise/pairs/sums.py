@@ -69,13 +69,13 @@ def pair_sums_within(
     *,
     weights: Tensor | None = None,
     anchor_mask: Tensor | None = None,
-    other_mask: Tensor | None = None,
+    other_mask: Tensor | Gaps | None = None,
 ) -> Tensor:
     """`pair_sums` of anchors that are items of the lists themselves, with one gradient for both of their parts.
 
     Args:
         scores: (Q, L); places: (Q, A) where the anchors stand among them.
-        surrogate, weights, anchor_mask, other_mask: as in `pair_sums`.
+        surrogate, weights, anchor_mask, other_mask: as in `pair_sums`; the last may be given by its gaps.
 
     Example:
         >>> from rankwise.surrogates import Hinge
@@ -92,14 +92,14 @@ def _pair_sums(
     surrogate: Surrogate,
     weights: Tensor | None,
     anchor_mask: Tensor | None,
-    other_mask: Tensor | None,
+    other_mask: Tensor | Gaps | None,
     method: str,
 ) -> Tensor:
     at = anchors if places is None else places
     assert at is not None
     for name, value, like, shape in (
         ("weights", weights, "others", others.shape),
-        ("other_mask", other_mask, "others", others.shape),
+        ("other_mask", None if isinstance(other_mask, Gaps) else other_mask, "others", others.shape),
         ("anchor_mask", anchor_mask, "anchors", at.shape),
     ):
         if value is not None:
@@ -108,10 +108,11 @@ def _pair_sums(
         method = _cheaper(surrogate, len(at), at.shape[1], others.shape[1])
     if method == "sorted" and surrogate.pieces is None:
         raise ValueError(f'method: "sorted" needs a surrogate of polynomial pieces, got {type(surrogate).__name__}')
+    gaps = other_mask if isinstance(other_mask, Gaps) else Gaps(other_mask)
     if method == "dense" and anchors is not None and not _any_gradient(anchors, others, weights):
-        alone = chunk_sums(anchors, others, weights, anchor_mask, Gaps(other_mask), surrogate)
+        alone = chunk_sums(anchors, others, weights, anchor_mask, gaps, surrogate)
         return alone if anchor_mask is None else alone.masked_fill_(~anchor_mask, 0)
-    sums: Tensor = _PairSums.apply(anchors, places, others, weights, anchor_mask, other_mask, surrogate, method)
+    sums: Tensor = _PairSums.apply(anchors, places, others, weights, anchor_mask, gaps, surrogate, method)
     return sums
 
 
@@ -143,32 +144,32 @@ class _PairSums(torch.autograd.Function):
         others: Tensor,
         weights: Tensor | None,
         anchor_mask: Tensor | None,
-        other_mask: Tensor | None,
+        gaps: Gaps,
         surrogate: Surrogate,
         method: str,
     ) -> Tensor:
-        ctx.surrogate, ctx.method = surrogate, method
+        ctx.surrogate, ctx.method, ctx.gaps = surrogate, method, gaps
         if places is not None:
             anchors = others.gather(1, places)
         assert anchors is not None
         if method == "dense":
-            ctx.gaps = Gaps(other_mask)
-            sums = chunk_sums(anchors, others, weights, anchor_mask, ctx.gaps, surrogate)
-            ctx.save_for_backward(places, anchor_mask, other_mask, anchors, others, weights)
+            sums = chunk_sums(anchors, others, weights, anchor_mask, gaps, surrogate)
+            ctx.save_for_backward(places, anchor_mask, anchors, others, weights)
         else:
             assert surrogate.pieces is not None
+            other_mask = gaps.mask
             if other_mask is not None:
                 others = _without_filler(others, other_mask)
                 weights = other_mask.to(others.dtype) if weights is None else weights * other_mask
             pairs = sort_pairs(anchors, others, weights, surrogate.pieces)
             sums, slopes = (t.to(anchors.dtype) for t in pairs.sums())
-            ctx.save_for_backward(places, anchor_mask, other_mask, slopes, *pairs.tensors())
+            ctx.save_for_backward(places, anchor_mask, slopes, *pairs.tensors())
         return sums if anchor_mask is None else sums.masked_fill_(~anchor_mask, 0)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        places, anchor_mask, other_mask, *saved = ctx.saved_tensors
+        places, anchor_mask, *saved = ctx.saved_tensors
         need_weights = ctx.needs_input_grad[3]
         if anchor_mask is not None:
             grad = grad.masked_fill(~anchor_mask, 0)
@@ -185,8 +186,8 @@ class _PairSums(torch.autograd.Function):
             of_others = of_others.to(grad.dtype)
             if of_weights is not None:
                 of_weights = of_weights.to(grad.dtype)
-                if other_mask is not None:
-                    of_weights *= other_mask
+                if ctx.gaps.mask is not None:
+                    of_weights *= ctx.gaps.mask
         if places is not None:
             of_others.scatter_add_(1, places, of_anchors)
             return None, None, of_others, of_weights, None, None, None, None

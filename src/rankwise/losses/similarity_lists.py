@@ -1,0 +1,124 @@
+"""One list per query: its similarities to all references, those of its class being relevant."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from rankwise.lists import Lists, compact
+from rankwise.losses.similarity import self_similarities
+from rankwise.pairs.gaps import Gaps, few_gaps
+
+__all__ = ["FewRelevant", "similarity_lists"]
+
+
+def similarity_lists(
+    queries: Tensor,
+    labels: Tensor,
+    references: Tensor,
+    reference_labels: Tensor,
+    previous: Tensor | None,
+    previous_references: Tensor | None,
+    *,
+    own: bool,
+    first: int = 0,
+) -> Lists:
+    """The list of every query.
+
+    Args:
+        queries: (B, d); labels: (B,).
+        references: (R, d); reference_labels: (R,).
+        previous, previous_references: the same before the last step, or None.
+        own: whether the queries are the first B of the references; none then ranks itself.
+        first: the position of the first list among all of the batch.
+    """
+    scores = self_similarities(queries) if queries is references else queries @ references.T
+    before: Tensor | None = None
+    if previous is not None and previous_references is not None:
+        before = previous @ previous_references.detach().T
+    positions = torch.arange(first, first + len(labels), device=labels.device)
+    places, there = _of_the_same_class(labels, reference_labels)
+    if scores.device.type == "cpu" and few_gaps(there.numel(), scores.numel()):
+        return FewRelevant.of(scores, positions, before, labels, reference_labels, places, there, own=own)
+    relevant, mask = _relevant(labels, reference_labels, own), _others(scores, own)
+    return Lists(scores, relevant, mask, None, positions, previous_scores=before)
+
+
+class FewRelevant(Lists):
+    """Lists whose few relevant items are known by their places; (Q, L) labels and mask are made if asked for.
+
+    Attributes:
+        positives: as of all lists; gaps: all but the negatives.
+    """
+
+    _classes: tuple[Tensor, Tensor]
+    _own: bool
+
+    @classmethod
+    def of(
+        cls,
+        scores: Tensor,
+        positions: Tensor,
+        previous: Tensor | None,
+        labels: Tensor,
+        reference_labels: Tensor,
+        places: Tensor,
+        there: Tensor,
+        *,
+        own: bool,
+    ) -> FewRelevant:
+        """From the places (Q, A) of the references of each query's class, itself included, and which are there."""
+        itself = torch.arange(len(scores))[:, None]
+        gaps = Gaps.at((itself * scores.shape[1] + places)[there].numpy(), (scores.shape[0], scores.shape[1]))
+        if own:
+            kept, there = compact(there & (places != itself))
+            places = places.gather(1, kept)
+        lists: FewRelevant = object.__new__(cls)
+        lists.__dict__.update(
+            scores=scores,
+            weights=None,
+            positions=positions,
+            sample_ids=None,
+            previous_scores=previous,
+            size=torch.full((len(scores),), scores.shape[1] - int(own)),
+            full=not own,
+            positives=(places, there),
+            gaps=gaps,
+            _classes=(labels, reference_labels),
+            _own=own,
+        )
+        return lists
+
+    @cached_property
+    def gaps(self) -> Gaps:
+        return Gaps(self.mask ^ self.relevant)  # of lists that were changed since
+
+    @cached_property
+    def labels(self) -> Tensor:
+        return _relevant(*self._classes, self._own)
+
+    @cached_property
+    def mask(self) -> Tensor:
+        return _others(self.scores, self._own)
+
+
+def _of_the_same_class(labels: Tensor, reference_labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Where the references of each query's class stand, in rising order, and which are there: (B, A) each."""
+    order = torch.argsort(reference_labels, stable=True)
+    rising = reference_labels[order]
+    begin, end = torch.searchsorted(rising, labels), torch.searchsorted(rising, labels, right=True)
+    most = int((end - begin).max()) if len(labels) else 0
+    slots = begin[:, None] + torch.arange(most, device=labels.device)
+    return order[slots.clamp_max(max(0, len(rising) - 1))], slots < end[:, None]
+
+
+def _relevant(labels: Tensor, reference_labels: Tensor, own: bool) -> Tensor:
+    relevant = labels[:, None] == reference_labels
+    return relevant.fill_diagonal_(False) if own else relevant
+
+
+def _others(scores: Tensor, own: bool) -> Tensor:
+    others = torch.ones_like(scores, dtype=torch.bool)
+    return others.fill_diagonal_(False) if own else others
