@@ -129,8 +129,8 @@ def _row(size: int, mark: Mark) -> Row:
 
 _ANCHOR = "Smooth-AP over positive rows, plain torch"
 _PASSES = (
-    "besides two of the limit's three products there are passes over 4 million similarities: three for the pairs and "
-    "as many for their gradient, one to find the positives, one to add the transpose"
+    "besides one and a half of the limit's three products there are passes over 4 million similarities: three for the "
+    "pairs and as many for their gradient, one to add the transpose"
 )
 _FIXED_COST = "the two hundred small torch calls of a step (masks, quantiles, state)"
 
