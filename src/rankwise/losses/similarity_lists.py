@@ -39,9 +39,9 @@ def similarity_lists(
     if previous is not None and previous_references is not None:
         before = previous @ previous_references.detach().T
     positions = torch.arange(first, first + len(labels), device=labels.device)
-    places, there = _of_the_same_class(labels, reference_labels)
-    if scores.device.type == "cpu" and few_gaps(there.numel(), scores.numel()):
-        return FewRelevant.of(scores, positions, before, labels, reference_labels, places, there, own=own)
+    few = _few_of_the_same_class(labels, reference_labels)
+    if few is not None:
+        return FewRelevant.of(scores, positions, before, labels, reference_labels, *few, own=own)
     relevant, mask = _relevant(labels, reference_labels, own), _others(scores, own)
     return Lists(scores, relevant, mask, None, positions, previous_scores=before)
 
@@ -104,14 +104,21 @@ class FewRelevant(Lists):
         return _others(self.scores, self._own)
 
 
-def _of_the_same_class(labels: Tensor, reference_labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Where the references of each query's class stand, in rising order, and which are there: (B, A) each."""
+def _few_of_the_same_class(labels: Tensor, reference_labels: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Where the references of each query's class stand, in rising order, and which are there: (B, A) each.
+
+    None where they are not few, or not on the CPU.
+    """
+    if labels.device.type != "cpu" or not len(labels):
+        return None
     order = torch.argsort(reference_labels, stable=True)
     rising = reference_labels[order]
     begin, end = torch.searchsorted(rising, labels), torch.searchsorted(rising, labels, right=True)
-    most = int((end - begin).max()) if len(labels) else 0
-    slots = begin[:, None] + torch.arange(most, device=labels.device)
-    return order[slots.clamp_max(max(0, len(rising) - 1))], slots < end[:, None]
+    most = int((end - begin).max())
+    if not few_gaps(most, len(rising)):
+        return None
+    slots = begin[:, None] + torch.arange(most)
+    return order[slots.clamp_max(len(rising) - 1)], slots < end[:, None]
 
 
 def _relevant(labels: Tensor, reference_labels: Tensor, own: bool) -> Tensor:
