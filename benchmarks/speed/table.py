@@ -22,9 +22,10 @@ ratios inside one row mean more than milliseconds.
   without. Below 1 where ours sorts faster than torch does.
 - **peak MiB**: highest resident memory during one call less that before it, in a process of its own that has made the
   inputs and solved a small problem first (`benchmarks/speed/peak.py`).
-- **runs**: how many the median is over. Where several runs fit into a turn of 50 ms, the first of the turn is left out,
-  for every contender: it pays for the caches its neighbour swept. The process has freed a block of 31 MiB before, as
-  any training process has; glibc then keeps freed memory instead of giving it back and fetching it again.
+- **runs**: how many the median is over. A turn is two runs, or as many as begin within 50 ms; the first of it is left
+  out, for every contender: it pays for the caches and the memory its neighbour swept. (A run of more than a second is a
+  turn by itself.) The process has freed a block of 31 MiB before, as any training process has; glibc then keeps freed
+  memory instead of giving it back and fetching it again.
 
 Contenders that should compute the same were checked to do so before they were timed; one that does not is refused and
 says so.

@@ -15,6 +15,9 @@ __all__ = ["Effort", "Times", "interleave"]
 
 Name = TypeVar("Name")
 
+# Seconds of a run that is a turn by itself.
+_LONG = 1.0
+
 
 @dataclass(frozen=True)
 class Effort:
@@ -24,9 +27,9 @@ class Effort:
         rounds: in each round every contender has one turn.
         seconds: a contender whose runs add up to this sits out further rounds, once it has had `at_least` runs.
         at_least: fewest runs; one is enough for a contender whose warm-up takes longer than `patience` seconds.
-        turn: a turn is one run, or as many as begin within this many seconds. Where it is several, the first is not
-            counted: short calls are measured with warm caches, as in a training loop, not in the wake of a neighbour
-            that swept them.
+        turn: a turn is two runs, or as many as begin within this many seconds; the first is not counted. So calls are
+            measured as in a training loop, not in the wake of a neighbour that swept caches and memory. One run of
+            more than a second is a turn.
     """
 
     rounds: int = 15
@@ -105,7 +108,7 @@ def _settle_allocator() -> None:
 def _turn(call: Callable[[], object], seconds: float, clock: Callable[[], float]) -> list[float]:
     runs: list[float] = []
     begin = clock()
-    while not runs or clock() - begin < seconds:
+    while not runs or clock() - begin < seconds or (len(runs) == 1 and runs[0] < _LONG):
         start = clock()
         call()
         runs.append(clock() - start)

@@ -13,6 +13,11 @@ from rankwise.losses.similarity_lists import FewRelevant, similarity_lists
 OVER_LISTS = [record for record in LOSSES if record.inputs == "scores" and record.labels == "binary"]
 
 
+@pytest.fixture(autouse=True)
+def even_small_batches(monkeypatch):
+    monkeypatch.setattr(module, "_LARGE", 0)
+
+
 def batch(size=96, seed=0):
     """Classes of one to five items, in no order."""
     generator = torch.Generator().manual_seed(seed)

@@ -13,6 +13,9 @@ from rankwise.pairs.gaps import Gaps, few_gaps
 
 __all__ = ["FewRelevant", "similarity_lists"]
 
+# Of fewer similarities the labels and the mask cost less than looking for places.
+_LARGE = 2**17
+
 
 def similarity_lists(
     queries: Tensor,
@@ -39,7 +42,7 @@ def similarity_lists(
     if previous is not None and previous_references is not None:
         before = previous @ previous_references.detach().T
     positions = torch.arange(first, first + len(labels), device=labels.device)
-    few = _few_of_the_same_class(labels, reference_labels)
+    few = _few_of_the_same_class(labels, reference_labels) if scores.numel() >= _LARGE else None
     if few is not None:
         return FewRelevant.of(scores, positions, before, labels, reference_labels, *few, own=own)
     relevant, mask = _relevant(labels, reference_labels, own), _others(scores, own)

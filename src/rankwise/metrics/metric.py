@@ -113,6 +113,12 @@ def measure_lists(packed: PackedLists, metrics: Sequence[Metric]) -> tuple[dict[
 
 def summarise(values: Tensor, *, empty: str = "skip", reduction: str = "mean", weights: Tensor | None = None) -> Tensor:
     """Values per list, NaN where undefined, reduced under the `empty` policy; the mean of nothing is NaN."""
+    if reduction == "none" and empty == "skip":
+        return values
+    if reduction == "mean" and weights is None:
+        mean = values.mean()
+        if mean == mean:  # defined on every list
+            return mean
     valid = ~torch.isnan(values)
     if reduction == "mean" and empty in ("skip", "error") and not bool(valid.any()) and len(values):
         reduce_lists(values, valid, empty=empty)

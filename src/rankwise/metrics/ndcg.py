@@ -131,7 +131,8 @@ def _best_gains(ranked: RankedLists, gain: Gain, width: int) -> Tensor:
     """(Q, width) the largest gains, ascending."""
     grades = ranked.lists.labels
     if isinstance(gain, str):  # it grows with the grade, from 0
-        narrowed = narrow(grades)
+        # float32 holds all grades that exp2 takes.
+        narrowed = grades.float() if gain == "exp2" and not grades.is_floating_point() else narrow(grades)
         rising = sort_values(narrowed, in_place=narrowed is not grades)
         return gain_function(gain)(rising[:, rising.shape[1] - width :])
     rising = sort_values(_gains(ranked, gain))
