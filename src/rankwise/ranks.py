@@ -13,11 +13,14 @@ from torch import Tensor
 from rankwise.checks import check_choice
 from rankwise.lists import Lists, compact, count, every
 from rankwise.positives import Positives, locate, locate_dense, sort_values
-from rankwise.sorting import argsort
+from rankwise.sorting import argsort, argsort_with_ties
 
 __all__ = ["TIE_POLICIES", "RankedLists", "narrow", "rank"]
 
 TIE_POLICIES = ("average", "pessimistic", "stable")
+
+# Looking for one item that is wanted costs as much as bringing so many into order.
+_PLACES_FOR_ONE = 32
 
 T = TypeVar("T")
 
@@ -72,7 +75,9 @@ class RankedLists:
     def order(self) -> Tensor:
         scores, labels, mask = self._scores, self.lists.labels, self.lists.mask
         if self.ties != "pessimistic":
-            return argsort(-scores, None if self.full else mask)
+            order, joins = argsort_with_ties(-scores, None if self.full else mask)
+            self.__dict__.setdefault("_joins", joins if self.full else joins & self.mask[:, 1:])
+            return order
         worst_first = argsort(narrow(labels), mask)
         order = argsort(-scores.gather(1, worst_first), mask.gather(1, worst_first))
         return worst_first.gather(1, order)
@@ -138,7 +143,7 @@ class RankedLists:
     def first(self, width: int) -> tuple[Tensor, Tensor]:
         """Where the first `width` items of each list and those tied with the last of them stand, (Q, W) in order.
 
-        And which of the W are there, (Q, W). Nothing but values is sorted to find them.
+        And which of the W are there, (Q, W). Where they are few, nothing but values is sorted to find them.
         """
         known = self._results.get("first")
         if known is None or known[0].shape[1] < width:
@@ -146,8 +151,12 @@ class RankedLists:
         return known
 
     def _find_first(self, width: int) -> tuple[Tensor, Tensor]:
-        if width >= self.lists.mask.shape[1] or self.ties == "pessimistic":
-            return self.order, self.mask
+        length = self.lists.mask.shape[1]
+        if _PLACES_FOR_ONE * width >= length or self.ties == "pessimistic":
+            order, reach = self.order, width
+            while reach < length and bool(self._joins[:, width - 1 : reach].all(1).any()):
+                reach = min(2 * reach, length)
+            return order[:, :reach], self.mask[:, :reach]
         chosen = self._scores >= -self._keys[:, width - 1 : width]
         place, valid = compact(chosen if self.full else chosen.logical_and_(self.lists.mask))
         order = argsort(-self._scores.gather(1, place), None if every(valid) else valid)

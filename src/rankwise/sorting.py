@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["argsort"]
+__all__ = ["argsort", "argsort_with_ties"]
+
+_HIGH_HALF = 1 if sys.byteorder == "little" else 0
 
 
 def argsort(values: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -23,24 +27,54 @@ def argsort(values: Tensor, mask: Tensor | None = None) -> Tensor:
         >>> argsort(torch.tensor([[.3, .1, .3, .2]]))
         tensor([[1, 3, 0, 2]])
     """
-    values = values.detach()
-    if values.dtype in (torch.float16, torch.bfloat16):
-        values = values.float()
-    if values.device.type == "cpu" and values.dtype == torch.float32 and values.shape[-1] < 2**31:
-        return _argsort_packed(values, mask)
+    values = _sortable(values)
+    if _fits_packed(values):
+        return _places(_sort_packed(values, mask))
     if mask is not None:
         values = values.masked_fill(~mask, float("inf"))
     return torch.argsort(values, dim=-1, stable=True)
 
 
-def _argsort_packed(values: Tensor, mask: Tensor | None) -> Tensor:
+def argsort_with_ties(values: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """The same order, and which items of it equal the one before, (..., L - 1), slots outside `mask` among them.
+
+    Example:
+        >>> argsort_with_ties(torch.tensor([[.3, .1, .3, .2]]))
+        (tensor([[1, 3, 0, 2]]), tensor([[False, False,  True]]))
+    """
+    values = _sortable(values)
+    if _fits_packed(values):
+        keys = _sort_packed(values, mask)
+        high = keys.view(np.int32).reshape(*keys.shape, 2)[..., _HIGH_HALF]
+        joins = torch.from_numpy(high[..., 1:] == high[..., :-1])
+        return _places(keys), joins
+    order = argsort(values, mask)
+    rising = values.gather(-1, order)
+    return order, rising[..., 1:] == rising[..., :-1]
+
+
+def _sortable(values: Tensor) -> Tensor:
+    values = values.detach()
+    return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
+
+
+def _fits_packed(values: Tensor) -> bool:
+    return values.device.type == "cpu" and values.dtype == torch.float32 and values.shape[-1] < 2**31
+
+
+def _sort_packed(values: Tensor, mask: Tensor | None) -> np.ndarray:
+    """Sorted keys: a number in the upper half, its place in the lower."""
     # Adding 0.0 turns -0.0 into 0.0, so that equal scores have equal keys. Flipping the lower bits of negative floats
     # makes their integer order that of the numbers.
     bits = (values + 0.0).contiguous().view(torch.int32)
     bits ^= (bits >> 31).bitwise_and_(0x7FFFFFFF)
     if mask is not None:
         bits.masked_fill_(~mask, 0x7FFFFFFF)
-    keys = bits.to(torch.int64).mul_(2**32).add_(torch.arange(values.shape[-1])).numpy()
+    keys: np.ndarray = bits.to(torch.int64).mul_(2**32).add_(torch.arange(values.shape[-1])).numpy()
     keys.sort(axis=-1)
+    return keys
+
+
+def _places(keys: np.ndarray) -> Tensor:
     np.bitwise_and(keys, 0xFFFFFFFF, out=keys)
     return torch.from_numpy(keys)

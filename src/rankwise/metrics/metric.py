@@ -99,15 +99,15 @@ def measure_lists(packed: PackedLists, metrics: Sequence[Metric]) -> tuple[dict[
     for block in packed.blocks:
         _check(block, metrics)
         ranked = {"average": rank(block)}
-        has_ties = ranked["average"].has_ties
-        # An item of weight 2 stands for two tied items.
-        matters = bool(has_ties.any()) or block.weights is not None
         for metric in sorted(metrics, key=_depth, reverse=True):  # the first finds what the others need
-            policy = metric.ties if matters else "average"
+            policy = metric.ties
+            # An item of weight 2 stands for two tied items.
+            if policy != "average" and block.weights is None and not bool(ranked["average"].has_ties.any()):
+                policy = "average"
             if policy not in ranked:
                 ranked[policy] = rank(block, policy)
             parts[metric.name].append(metric.per_list(ranked[policy]))
-        tied.append(has_ties)
+        tied.append(ranked["average"].has_ties)
     return {name: packed.join(values) for name, values in parts.items()}, packed.join(tied)
 
 
