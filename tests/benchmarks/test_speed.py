@@ -70,7 +70,9 @@ def test_short_calls_fill_their_turn_after_a_warm_up():
 
 def test_a_call_of_less_than_a_second_runs_twice_and_the_second_counts():
     clock = Clock()
-    times = interleave({"a": clock.run("a", 0.75, 0.5, 0.75, 0.5)}, Effort(rounds=2, seconds=100, turn=0.0), clock=clock)
+    times = interleave(
+        {"a": clock.run("a", 0.75, 0.5, 0.75, 0.5)}, Effort(rounds=2, seconds=100, turn=0.0), clock=clock
+    )
     assert times["a"].runs == (0.5, 0.5)
 
 

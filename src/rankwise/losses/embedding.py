@@ -10,6 +10,7 @@ from rankwise.distributed import gather_rows
 from rankwise.lists import PackedLists, full_precision
 from rankwise.losses.base import ListLoss
 from rankwise.losses.compiled import outside_graphs
+from rankwise.losses.similarity import unit_vectors
 from rankwise.losses.similarity_lists import similarity_lists
 
 __all__ = ["EmbeddingLoss", "check_embeddings"]
@@ -89,7 +90,7 @@ class EmbeddingLoss(nn.Module):
         if embeddings.dtype in (torch.float16, torch.bfloat16):
             embeddings = embeddings.float()
         if self.similarity == "cosine":
-            embeddings = torch.nn.functional.normalize(embeddings)
+            embeddings = unit_vectors(embeddings)
         return gather_rows(embeddings)
 
 

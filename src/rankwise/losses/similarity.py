@@ -1,4 +1,4 @@
-"""The similarities of vectors with themselves, with half of the work of an ordinary product."""
+"""Unit vectors and their similarities with each other, for about half of the work of plain torch."""
 
 from __future__ import annotations
 
@@ -7,10 +7,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["self_similarities"]
+__all__ = ["self_similarities", "unit_vectors"]
 
+# Shorter vectors are divided by this, as by torch.nn.functional.normalize.
+_SHORTEST = 1e-12
 # Rows and columns of a tile of which a matrix is added to its transpose: two tiles fit the second cache of a core.
 _TILE = 256
+
+
+def unit_vectors(vectors: Tensor) -> Tensor:
+    """Vectors (B, d) of length 1, those of length 0 as they are; a quarter of the passes of torch's own gradient.
+
+    Example:
+        >>> unit_vectors(torch.tensor([[3.0, 4.0]]))
+        tensor([[0.6000, 0.8000]])
+    """
+    units: Tensor = _Units.apply(vectors)
+    return units
 
 
 def self_similarities(vectors: Tensor) -> Tensor:
@@ -26,6 +39,28 @@ def self_similarities(vectors: Tensor) -> Tensor:
     """
     similarities: Tensor = _SelfProduct.apply(vectors)
     return similarities
+
+
+class _Units(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, vectors: Tensor) -> Tensor:
+        units, lengths = _divided(vectors)
+        ctx.save_for_backward(vectors, units, lengths)
+        return units
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        vectors, units, lengths = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            units, lengths = _divided(vectors)
+        along = (grad * units).sum(1, keepdim=True) * (lengths > _SHORTEST)
+        across: Tensor = torch.addcmul(grad, units, along, value=-1) / lengths
+        return across
+
+
+def _divided(vectors: Tensor) -> tuple[Tensor, Tensor]:
+    lengths = torch.linalg.vector_norm(vectors, dim=1, keepdim=True).clamp_min(_SHORTEST)
+    return vectors / lengths, lengths
 
 
 class _SelfProduct(torch.autograd.Function):
