@@ -45,8 +45,8 @@ def argsort_with_ties(values: Tensor, mask: Tensor | None = None) -> tuple[Tenso
     values = _sortable(values)
     if _fits_packed(values):
         keys = _sort_packed(values, mask)
-        high = keys.view(np.int32).reshape(*keys.shape, 2)[..., _HIGH_HALF]
-        joins = torch.from_numpy(high[..., 1:] == high[..., :-1])
+        high = torch.from_numpy(keys).view(torch.int32).view(*keys.shape, 2)[..., _HIGH_HALF]
+        joins = high[..., 1:] == high[..., :-1]
         return _places(keys), joins
     order = argsort(values, mask)
     rising = values.gather(-1, order)

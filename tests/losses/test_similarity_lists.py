@@ -9,13 +9,14 @@ from rankwise.lists import Lists
 from rankwise.losses import LOSSES, EmbeddingLoss, LateMemoryLoss
 from rankwise.losses import similarity_lists as module
 from rankwise.losses.similarity_lists import FewRelevant, similarity_lists
+from rankwise.pairs import gaps
 
 OVER_LISTS = [record for record in LOSSES if record.inputs == "scores" and record.labels == "binary"]
 
 
 @pytest.fixture(autouse=True)
 def even_small_batches(monkeypatch):
-    monkeypatch.setattr(module, "_LARGE", 0)
+    monkeypatch.setattr(gaps, "_MANY", 1)
 
 
 def batch(size=96, seed=0):
@@ -27,7 +28,7 @@ def batch(size=96, seed=0):
 
 
 def without_places(monkeypatch):
-    monkeypatch.setattr(module, "few_gaps", lambda gaps, slots: False)
+    monkeypatch.setattr(module, "few_gaps", lambda *_: False)
 
 
 @pytest.mark.parametrize("own, more", [(True, 0), (True, 120), (False, 120)])

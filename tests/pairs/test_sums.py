@@ -78,9 +78,9 @@ def test_gradients_for_anchors_others_and_weights(surrogate, method):
 @pytest.mark.parametrize("gaps", [1, 40, 2000])
 def test_gaps_count_for_nothing_few_or_many(gaps):
     """Over several chunks, the last list without a gap; what stands in a gap does not matter."""
-    a, b, w = random_case(4, lists=30, anchors=5, others=3000)
-    there = torch.ones(30, 3000, dtype=torch.bool)
-    holes = torch.randperm(29 * 3000, generator=torch.Generator().manual_seed(gaps))[: gaps * 29]
+    a, b, w = random_case(4, lists=60, anchors=5, others=3000)
+    there = torch.ones(60, 3000, dtype=torch.bool)
+    holes = torch.randperm(59 * 3000, generator=torch.Generator().manual_seed(gaps))[: gaps * 59]
     there.view(-1)[holes] = False
     b.data[~there] = 1e9
     huber = surrogates.OneSidedHuber(0.3)

@@ -46,7 +46,7 @@ class HashIndex:
             return torch.full((len(ids),), -1, device=ids.device)
         slots, tags = self._slots_and_tags(ids)
         # The slot of the id's own tag is left with the row alone, all others of the window with something larger.
-        found = (self._windows[slots] ^ tags[:, None]).amin(1).clamp_max_(len(known) - 1)
+        found = _least(self._windows[slots] ^ tags[:, None]).clamp_max_(len(known) - 1)
         there = known[found]
         if not torch.equal(there, ids):
             others = (there != ids).any(1).nonzero()[:, 0]
@@ -99,3 +99,8 @@ class HashIndex:
         mixed *= _MIX[1]
         # The higher bits are the best mixed.
         return (mixed >> 24).bitwise_and_(self._size - 1), mixed.bitwise_and_(_TAG)
+
+
+def _least(rows: Tensor) -> Tensor:
+    """The least of each short row; on the CPU numpy finds it several times faster."""
+    return torch.from_numpy(rows.numpy().min(1)) if rows.device.type == "cpu" else rows.amin(1)

@@ -13,9 +13,6 @@ from rankwise.pairs.gaps import Gaps, few_gaps
 
 __all__ = ["FewRelevant", "similarity_lists"]
 
-# Of fewer similarities the labels and the mask cost less than looking for places.
-_LARGE = 2**17
-
 
 def similarity_lists(
     queries: Tensor,
@@ -42,7 +39,7 @@ def similarity_lists(
     if previous is not None and previous_references is not None:
         before = previous @ previous_references.detach().T
     positions = torch.arange(first, first + len(labels), device=labels.device)
-    few = _few_of_the_same_class(labels, reference_labels) if scores.numel() >= _LARGE else None
+    few = _few_of_the_same_class(labels, reference_labels)
     if few is not None:
         return FewRelevant.of(scores, positions, before, labels, reference_labels, *few, own=own)
     relevant, mask = _relevant(labels, reference_labels, own), _others(scores, own)
@@ -112,16 +109,17 @@ def _few_of_the_same_class(labels: Tensor, reference_labels: Tensor) -> tuple[Te
 
     None where they are not few, or not on the CPU.
     """
-    if labels.device.type != "cpu" or not len(labels):
+    slots = len(labels) * len(reference_labels)
+    if labels.device.type != "cpu" or not few_gaps(len(labels), slots):
         return None
     order = torch.argsort(reference_labels, stable=True)
     rising = reference_labels[order]
     begin, end = torch.searchsorted(rising, labels), torch.searchsorted(rising, labels, right=True)
     most = int((end - begin).max())
-    if not few_gaps(most, len(rising)):
+    if not few_gaps(most * len(labels), slots):
         return None
-    slots = begin[:, None] + torch.arange(most)
-    return order[slots.clamp_max(len(rising) - 1)], slots < end[:, None]
+    places = begin[:, None] + torch.arange(most)
+    return order[places.clamp_max(len(rising) - 1)], places < end[:, None]
 
 
 def _relevant(labels: Tensor, reference_labels: Tensor, own: bool) -> Tensor:

@@ -8,8 +8,8 @@ from torch import Tensor
 
 __all__ = ["Gaps", "few_gaps"]
 
-# Gaps are written one by one where at most one slot in so many is one.
-_FEW = 16
+# Gaps are written one by one where at most one slot in so many is one, and there are many slots.
+_FEW, _MANY = 16, 2**17
 
 
 class Gaps:
@@ -73,5 +73,5 @@ class Gaps:
 
 
 def few_gaps(gaps: int, slots: int) -> bool:
-    """Whether so few that they are best known by their places."""
-    return gaps * _FEW <= slots
+    """Whether so few, among so many, that they are best known by their places."""
+    return slots >= _MANY and gaps * _FEW <= slots
