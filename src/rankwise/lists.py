@@ -47,6 +47,7 @@ class Lists:
         positions: (Q,) where each of these lists stands among all lists of the batch.
         sample_ids: (Q, L) the ids of the items, or None.
         previous_scores: (Q, L) the scores of the same items under the weights before the last step, or None.
+        cosines: whether the scores are known to lie between -1 and 1.
         size: (Q,) how many items each list holds; full: whether every slot holds one.
         relevant: (Q, L) which items have label 1; positives: where they stand, places (Q, A) and which of those are
             there (Q, A), see `compact`.
@@ -59,6 +60,7 @@ class Lists:
     positions: Tensor
     sample_ids: Tensor | None = None
     previous_scores: Tensor | None = None
+    cosines: bool = False
 
     @cached_property
     def size(self) -> Tensor:

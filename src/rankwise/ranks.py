@@ -13,7 +13,7 @@ from torch import Tensor
 from rankwise.checks import check_choice
 from rankwise.lists import Lists, compact, count, every
 from rankwise.positives import Positives, locate, locate_dense, sort_values
-from rankwise.sorting import argsort, argsort_with_ties
+from rankwise.sorting import argsort, descending_with_ties
 
 __all__ = ["TIE_POLICIES", "RankedLists", "narrow", "rank"]
 
@@ -75,7 +75,7 @@ class RankedLists:
     def order(self) -> Tensor:
         scores, labels, mask = self._scores, self.lists.labels, self.lists.mask
         if self.ties != "pessimistic":
-            order, joins = argsort_with_ties(-scores, None if self.full else mask)
+            order, joins = descending_with_ties(scores, None if self.full else mask)
             self.__dict__.setdefault("_joins", joins if self.full else joins & self.mask[:, 1:])
             return order
         worst_first = argsort(narrow(labels), mask)

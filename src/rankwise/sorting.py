@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["argsort", "argsort_with_ties"]
+__all__ = ["argsort", "descending_with_ties"]
 
 _HIGH_HALF = 1 if sys.byteorder == "little" else 0
 
@@ -29,28 +29,29 @@ def argsort(values: Tensor, mask: Tensor | None = None) -> Tensor:
     """
     values = _sortable(values)
     if _fits_packed(values):
-        return _places(_sort_packed(values, mask))
+        return _places(_sort_packed(values + 0.0, mask))
     if mask is not None:
         values = values.masked_fill(~mask, float("inf"))
     return torch.argsort(values, dim=-1, stable=True)
 
 
-def argsort_with_ties(values: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """The same order, and which items of it equal the one before, (..., L - 1), slots outside `mask` among them.
+def descending_with_ties(values: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """The order from the largest down, and which items of it equal the one before, (..., L - 1), slots outside `mask`
+    among them.
 
     Example:
-        >>> argsort_with_ties(torch.tensor([[.3, .1, .3, .2]]))
-        (tensor([[1, 3, 0, 2]]), tensor([[False, False,  True]]))
+        >>> descending_with_ties(torch.tensor([[.3, .1, .3, .2]]))
+        (tensor([[0, 2, 3, 1]]), tensor([[ True, False, False]]))
     """
     values = _sortable(values)
     if _fits_packed(values):
-        keys = _sort_packed(values, mask)
+        keys = _sort_packed(0.0 - values, mask)
         high = torch.from_numpy(keys).view(torch.int32).view(*keys.shape, 2)[..., _HIGH_HALF]
         joins = high[..., 1:] == high[..., :-1]
         return _places(keys), joins
-    order = argsort(values, mask)
-    rising = values.gather(-1, order)
-    return order, rising[..., 1:] == rising[..., :-1]
+    order = argsort(-values, mask)
+    falling = values.gather(-1, order)
+    return order, falling[..., 1:] == falling[..., :-1]
 
 
 def _sortable(values: Tensor) -> Tensor:
@@ -63,10 +64,9 @@ def _fits_packed(values: Tensor) -> bool:
 
 
 def _sort_packed(values: Tensor, mask: Tensor | None) -> np.ndarray:
-    """Sorted keys: a number in the upper half, its place in the lower."""
-    # Adding 0.0 turns -0.0 into 0.0, so that equal scores have equal keys. Flipping the lower bits of negative floats
-    # makes their integer order that of the numbers.
-    bits = (values + 0.0).contiguous().view(torch.int32)
+    """Sorted keys: a number in the upper half, its place in the lower. The numbers, without -0.0, are overwritten."""
+    # Flipping the lower bits of negative floats makes their integer order that of the numbers.
+    bits = values.contiguous().view(torch.int32)
     bits ^= (bits >> 31).bitwise_and_(0x7FFFFFFF)
     if mask is not None:
         bits.masked_fill_(~mask, 0x7FFFFFFF)

@@ -75,11 +75,19 @@ class OneSidedHuber:
     def pieces(self) -> Pieces:
         return Pieces(scale=self.tau, tail_end=0.0, tail=(1.0, -2.0, 0.0), middle=(1.0, -2.0, 1.0))
 
+    @property
+    def unit(self) -> float:
+        """What `raw` is multiplied by to give the value; of a sum over many once, at the end."""
+        return 2 / self.tau
+
     def value(self, x: Tensor) -> Tensor:
-        # Twice torch's two-sided one around tau, in units of tau, cut off beyond its middle.
+        return self.raw(x).mul_(self.unit)
+
+    def raw(self, x: Tensor) -> Tensor:
+        # Torch's two-sided one around tau, cut off beyond its middle.
         x = x.clamp_max_(self.tau)
         middle = x.new_full((), self.tau).expand_as(x)
-        return torch.nn.functional.smooth_l1_loss(x, middle, reduction="none", beta=self.tau).mul_(2 / self.tau)
+        return torch.nn.functional.smooth_l1_loss(x, middle, reduction="none", beta=self.tau)
 
     def slope(self, x: Tensor) -> Tensor:
         line = torch.add(x.new_full((), -2 / self.tau), x, alpha=2 / self.tau**2, out=x)

@@ -36,9 +36,9 @@ def test_they_are_the_lists_of_labels_and_masks(monkeypatch, own, more):
     vectors, labels = batch(96 + more)
     queries, classes = vectors[:96], labels[:96]
     references, others = (vectors, labels) if own else (vectors[96:], labels[96:])
-    few = similarity_lists(queries, classes, references, others, None, None, own=own)
+    few = similarity_lists(queries, classes, references, others, None, None, own=own, cosines=False)
     without_places(monkeypatch)
-    plain = similarity_lists(queries, classes, references, others, None, None, own=own)
+    plain = similarity_lists(queries, classes, references, others, None, None, own=own, cosines=False)
     assert type(few) is FewRelevant
     assert type(plain) is Lists
     for name in ("size", "scores", "labels", "mask", "positions", "relevant"):

@@ -49,6 +49,11 @@ class EmbeddingLoss(nn.Module):
         self.similarity = check_choice("similarity", similarity, ("cosine", "dot"))
 
     @property
+    def cosines(self) -> bool:
+        """Whether vectors are compared by their directions alone."""
+        return self.similarity == "cosine"
+
+    @property
     def skipped(self) -> int:
         """How many queries of the last batch had no relevant or no irrelevant item to rank."""
         return self.loss.skipped
@@ -78,18 +83,20 @@ class EmbeddingLoss(nn.Module):
                     f"reference_embeddings: expected {queries.shape[1]} numbers each, got {references.shape[1]}"
                 )
             references, reference_labels = self._ready(references), gather_rows(reference_labels)
-            lists = similarity_lists(queries, labels, references, reference_labels, before, references, own=False)
+            lists = similarity_lists(
+                queries, labels, references, reference_labels, before, references, own=False, cosines=self.cosines
+            )
             return self.loss.on_lists(PackedLists((lists,), len(labels), labels), labels)
 
     def among_themselves(self, queries: Tensor, labels: Tensor, previous: Tensor | None) -> Tensor:
         """The loss of a batch that is checked, normalised and gathered; `previous` are its vectors before."""
-        lists = similarity_lists(queries, labels, queries, labels, previous, previous, own=True)
+        lists = similarity_lists(queries, labels, queries, labels, previous, previous, own=True, cosines=self.cosines)
         return self.loss.on_lists(PackedLists((lists,), len(labels), labels), labels)
 
     def _ready(self, embeddings: Tensor) -> Tensor:
         if embeddings.dtype in (torch.float16, torch.bfloat16):
             embeddings = embeddings.float()
-        if self.similarity == "cosine":
+        if self.cosines:
             embeddings = unit_vectors(embeddings)
         return gather_rows(embeddings)
 

@@ -48,13 +48,16 @@ class LateMemoryLoss(EmbeddingLoss):
         self.register_buffer("step", torch.zeros((), dtype=torch.int64))
 
     def among_themselves(self, queries: Tensor, labels: Tensor, previous: Tensor | None) -> Tensor:
-        blocks = [similarity_lists(queries, labels, queries, labels, previous, previous, own=True)]
+        cosines = self.cosines
+        blocks = [similarity_lists(queries, labels, queries, labels, previous, previous, own=True, cosines=cosines)]
         if len(self.recent) and int(self.step) >= self.after:
             vectors, classes = self.recent.vectors.to(queries), self.recent.classes.to(labels)
             longer, more = torch.cat([queries, vectors]), torch.cat([labels, classes])
             before = None if previous is None else torch.cat([previous, vectors])
             blocks.append(
-                similarity_lists(queries, labels, longer, more, previous, before, own=True, first=len(labels))
+                similarity_lists(
+                    queries, labels, longer, more, previous, before, own=True, cosines=cosines, first=len(labels)
+                )
             )
         groups = labels.repeat(len(blocks))
         value = self.loss.on_lists(PackedLists(tuple(blocks), len(groups), groups), groups)

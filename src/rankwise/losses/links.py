@@ -65,7 +65,7 @@ class Link(nn.Module):
     @torch.no_grad()
     def _scale(self, packed: PackedLists, group_ids: Tensor | None, spreads: IdTable) -> Tensor | None:
         """What to divide each list by (size,), or None when that is 1 for all. Only spreads beyond 1 are remembered."""
-        if not len(spreads) and all(_within_two(block.scores) for block in packed.blocks):
+        if not len(spreads) and all(_within_two(block) for block in packed.blocks):
             return None
         (scale,) = packed.map(_spread)
         scale = scale.clamp_min(1)
@@ -79,11 +79,11 @@ class Link(nn.Module):
         return scale
 
 
-def _within_two(scores: Tensor) -> bool:
+def _within_two(lists: Lists) -> bool:
     """Whether all scores lie within a range of 2: then no spread exceeds 1, and there is no need to compute any."""
-    if not scores.numel():
+    if lists.cosines or not lists.scores.numel():
         return True
-    low, high = torch.aminmax(scores)
+    low, high = torch.aminmax(lists.scores)
     return high.item() - low.item() <= 2
 
 

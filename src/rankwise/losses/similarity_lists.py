@@ -23,6 +23,7 @@ def similarity_lists(
     previous_references: Tensor | None,
     *,
     own: bool,
+    cosines: bool,
     first: int = 0,
 ) -> Lists:
     """The list of every query.
@@ -32,6 +33,7 @@ def similarity_lists(
         references: (R, d); reference_labels: (R,).
         previous, previous_references: the same before the last step, or None.
         own: whether the queries are the first B of the references; none then ranks itself.
+        cosines: whether all vectors have length 1.
         first: the position of the first list among all of the batch.
     """
     scores = self_similarities(queries) if queries is references else queries @ references.T
@@ -41,9 +43,9 @@ def similarity_lists(
     positions = torch.arange(first, first + len(labels), device=labels.device)
     few = _few_of_the_same_class(labels, reference_labels)
     if few is not None:
-        return FewRelevant.of(scores, positions, before, labels, reference_labels, *few, own=own)
+        return FewRelevant.of(scores, positions, before, labels, reference_labels, *few, own=own, cosines=cosines)
     relevant, mask = _relevant(labels, reference_labels, own), _others(scores, own)
-    return Lists(scores, relevant, mask, None, positions, previous_scores=before)
+    return Lists(scores, relevant, mask, None, positions, previous_scores=before, cosines=cosines)
 
 
 class FewRelevant(Lists):
@@ -68,6 +70,7 @@ class FewRelevant(Lists):
         there: Tensor,
         *,
         own: bool,
+        cosines: bool,
     ) -> FewRelevant:
         """From the places (Q, A) of the references of each query's class, itself included, and which are there."""
         itself = torch.arange(len(scores))[:, None]
@@ -82,6 +85,7 @@ class FewRelevant(Lists):
             positions=positions,
             sample_ids=None,
             previous_scores=previous,
+            cosines=cosines,
             size=torch.full((len(scores),), scores.shape[1] - int(own)),
             full=not own,
             positives=(places, there),

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rankwise.pairs.gaps import Gaps
-from rankwise.surrogates import Surrogate
+from rankwise.surrogates import OneSidedHuber, Surrogate
 
 __all__ = ["chunk_gradients", "chunk_sums"]
 
@@ -26,13 +26,13 @@ def chunk_sums(
 ) -> Tensor:
     """sum_j w_j l(a_i - b_j) over all others j but gaps: (Q, A); anything for the anchors not in `anchor_mask`."""
     sums = torch.zeros_like(anchors)
+    raw, unit = (surrogate.raw, surrogate.unit) if isinstance(surrogate, OneSidedHuber) else (surrogate.value, 1.0)
     for lists, last in _lists_at_once(anchors, others, anchor_mask):
         chunk = gaps.fill(others, lists)
         for items in _anchors_at_once(last, others):
             difference = gaps.hide(anchors[lists, items, None] - chunk[:, None, :], lists)
-            value = surrogate.value(difference)
-            torch.sum(_weighted(value, weights, lists), -1, out=sums[lists, items])
-    return sums
+            torch.sum(_weighted(raw(difference), weights, lists), -1, out=sums[lists, items])
+    return sums if unit == 1 else sums.mul_(unit)
 
 
 def chunk_gradients(
