@@ -108,6 +108,6 @@ def test_nothing_to_rank_is_a_zero():
 def test_one_class_is_not_few():
     vectors, _ = batch()
     lists = similarity_lists(
-        vectors, torch.zeros(96, dtype=torch.int64), vectors, torch.zeros(96), None, None, own=True
+        vectors, torch.zeros(96, dtype=torch.int64), vectors, torch.zeros(96), None, None, own=True, cosines=False
     )
     assert type(lists) is Lists
