@@ -155,7 +155,7 @@ class RankedLists:
         if _PLACES_FOR_ONE * width >= length or self.ties == "pessimistic":
             order, reach = self.order, width
             while reach < length and bool(self._joins[:, width - 1 : reach].all(1).any()):
-                reach = min(2 * reach, length)
+                reach = min(reach + reach // 2 + 1, length)
             return order[:, :reach], self.mask[:, :reach]
         chosen = self._scores >= -self._keys[:, width - 1 : width]
         place, valid = compact(chosen if self.full else chosen.logical_and_(self.lists.mask))

@@ -70,7 +70,7 @@ def _sort_packed(values: Tensor, mask: Tensor | None) -> np.ndarray:
     bits ^= (bits >> 31).bitwise_and_(0x7FFFFFFF)
     if mask is not None:
         bits.masked_fill_(~mask, 0x7FFFFFFF)
-    keys: np.ndarray = bits.to(torch.int64).mul_(2**32).add_(torch.arange(values.shape[-1])).numpy()
+    keys: np.ndarray = torch.add(torch.arange(values.shape[-1]), bits, alpha=2**32).numpy()
     keys.sort(axis=-1)
     return keys
 

@@ -120,7 +120,7 @@ def _expected_gains(ranked: RankedLists, gain: Gain, place: Tensor, valid: Tenso
     """(Q, W) the gains of the first items on average over the orders of tied items: the mean of the tie group."""
     gains = gain_function(gain)(ranked.lists.labels.gather(1, place)).masked_fill(~valid, 0)
     if ranked.tied:
-        rows = slice(None) if every(ranked.has_ties) else ranked.has_ties
+        rows = slice(None) if every(ranked.has_ties) else torch.nonzero(ranked.has_ties)[:, 0]
         group = ranked.groups_of(rows, gains.shape[1])
         means = torch.bincount(group.flatten(), gains[rows].flatten()) / torch.bincount(group.flatten())
         gains[rows] = means[group]
