@@ -136,9 +136,10 @@ class RankedLists:
             return torch.arange(self.lists.mask.numel(), device=self.lists.mask.device).view(self.lists.mask.shape)
         return _number_groups(self._joins)
 
-    def groups_of(self, rows: Tensor | slice, width: int) -> Tensor:
-        """(T, width) the same for the first items of some lists, counted on from one of them to the next."""
-        return _number_groups(self._joins[rows, : width - 1])
+    def groups_of(self, rows: Tensor | None, width: int) -> Tensor:
+        """(T, width) the same for the first items of some lists (None: all), counted on from one of them to the next."""
+        joins = self._joins[:, : width - 1]
+        return _number_groups(joins if rows is None else joins[rows])
 
     def first(self, width: int) -> tuple[Tensor, Tensor]:
         """Where the first `width` items of each list and those tied with the last of them stand, (Q, W) in order.

@@ -118,13 +118,16 @@ def _discounts(width: int, like: Tensor) -> Tensor:
 
 def _expected_gains(ranked: RankedLists, gain: Gain, place: Tensor, valid: Tensor) -> Tensor:
     """(Q, W) the gains of the first items on average over the orders of tied items: the mean of the tie group."""
-    gains = gain_function(gain)(ranked.lists.labels.gather(1, place)).masked_fill(~valid, 0)
-    if ranked.tied:
-        rows = slice(None) if every(ranked.has_ties) else torch.nonzero(ranked.has_ties)[:, 0]
-        group = ranked.groups_of(rows, gains.shape[1])
-        means = torch.bincount(group.flatten(), gains[rows].flatten()) / torch.bincount(group.flatten())
-        gains[rows] = means[group]
-    return gains
+    gains = gain_function(gain)(ranked.lists.labels.gather(1, place))
+    if not every(valid):
+        gains = gains.masked_fill(~valid, 0)
+    if not ranked.tied:
+        return gains
+    rows = None if every(ranked.has_ties) else torch.nonzero(ranked.has_ties)[:, 0]
+    group = ranked.groups_of(rows, gains.shape[1])
+    some, numbers = gains if rows is None else gains[rows], group.flatten()
+    means = (torch.bincount(numbers, some.flatten()) / torch.bincount(numbers))[group]
+    return means if rows is None else gains.index_copy(0, rows, means)
 
 
 def _best_gains(ranked: RankedLists, gain: Gain, width: int) -> Tensor:
