@@ -137,7 +137,7 @@ class RankedLists:
         return _number_groups(self._joins)
 
     def groups_of(self, rows: Tensor | None, width: int) -> Tensor:
-        """(T, width) the same for the first items of some lists (None: all), counted on from one of them to the next."""
+        """(T, width) the same for the first items of some lists (None: all), counted on from one to the next."""
         joins = self._joins[:, : width - 1]
         return _number_groups(joins if rows is None else joins[rows])
 
