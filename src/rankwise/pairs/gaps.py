@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -20,16 +22,8 @@ class Gaps:
     """
 
     def __init__(self, mask: Tensor | None) -> None:
-        self._mask, self._shape = mask, (0, 0)
-        self._places: np.ndarray | None = None
-        self._absent, self._room = np.zeros((0, 0), dtype=bool), np.zeros((0, 0))
-        if mask is None or mask.device.type != "cpu":
-            return
-        absent = ~mask.numpy()
-        if few_gaps(int(np.count_nonzero(absent)), absent.size):
-            self._places = np.flatnonzero(absent)
-        else:
-            self._absent = absent
+        self._given, self._shape = mask, (0, 0)
+        self._room = np.zeros((0, 0))
 
     @classmethod
     def at(cls, places: np.ndarray, shape: tuple[int, int]) -> Gaps:
@@ -38,21 +32,35 @@ class Gaps:
         gaps._places, gaps._shape = places, shape
         return gaps
 
-    @property
+    @cached_property
     def mask(self) -> Tensor | None:
         """(Q, L) where there are others, or None when everywhere."""
-        if self._mask is None and self._places is not None:
-            self._mask = torch.ones(self._shape, dtype=torch.bool)
-            self._mask.view(-1)[torch.from_numpy(self._places)] = False
-        return self._mask
+        if self._given is not None or self._places is None:
+            return self._given
+        mask = torch.ones(self._shape, dtype=torch.bool)
+        mask.view(-1)[torch.from_numpy(self._places)] = False
+        return mask
+
+    @cached_property
+    def _absent(self) -> np.ndarray | None:
+        """(Q, L) where the gaps are, if they have to be looked for on the CPU."""
+        return ~self._given.numpy() if self._given is not None and self._given.device.type == "cpu" else None
+
+    @cached_property
+    def _places(self) -> np.ndarray | None:
+        """The gaps, if they are few."""
+        absent = self._absent
+        if absent is None or not few_gaps(int(np.count_nonzero(absent)), absent.size):
+            return None
+        return np.flatnonzero(absent)
 
     def fill(self, others: Tensor, lists: slice) -> Tensor:
         """The others (Q, L) of some lists. What it gives holds until it is asked again."""
         some = others[lists]
-        if self._mask is None or self._places is not None:
+        if self._given is None or self._places is not None:
             return some
-        if some.device.type != "cpu":
-            return torch.where(self._mask[lists], some, -torch.inf)
+        if self._absent is None:
+            return torch.where(self._given[lists], some, -torch.inf)
         # Several times faster than torch.
         there = some.numpy()
         if len(self._room) < len(there) or self._room.dtype != there.dtype:
@@ -64,10 +72,11 @@ class Gaps:
 
     def hide(self, difference: Tensor, lists: slice) -> Tensor:
         """Differences anchor - other (q, A, L) of the same lists, in place."""
-        if self._places is not None and len(self._places):
+        places = self._places
+        if places is not None and len(places):
             length = difference.shape[2]
-            first, last = np.searchsorted(self._places, (lists.start * length, lists.stop * length))
-            rows, columns = np.divmod(self._places[first:last] - lists.start * length, length)
+            first, last = np.searchsorted(places, (lists.start * length, lists.stop * length))
+            rows, columns = np.divmod(places[first:last] - lists.start * length, length)
             difference.numpy()[rows, :, columns] = np.inf
         return difference
 
