@@ -155,7 +155,7 @@ class RankedLists:
         length = self.lists.mask.shape[1]
         if _PLACES_FOR_ONE * width >= length or self.ties == "pessimistic":
             order, reach = self.order, width
-            while reach < length and bool(self._joins[:, width - 1 : reach].all(1).any()):
+            while reach < length and self.tied and bool(self._joins[:, width - 1 : reach].all(1).any()):
                 reach = min(reach + reach // 2 + 1, length)
             return order[:, :reach], self.mask[:, :reach]
         chosen = self._scores >= -self._keys[:, width - 1 : width]
