@@ -46,7 +46,7 @@ def descending_with_ties(values: Tensor, mask: Tensor | None = None) -> tuple[Te
     values = _sortable(values)
     if _fits_packed(values):
         keys = _sort_packed(0.0 - values, mask)
-        high = torch.from_numpy(keys).view(torch.int32).view(*keys.shape, 2)[..., _HIGH_HALF]
+        high = torch.from_numpy(keys.view(np.int32).reshape(*keys.shape, 2))[..., _HIGH_HALF]
         joins = high[..., 1:] == high[..., :-1]
         return _places(keys), joins
     order = argsort(-values, mask)
