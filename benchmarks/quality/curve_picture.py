@@ -31,7 +31,7 @@ def draw_curves(panels: Mapping[str, Mapping[str, Points]], *, across: str) -> s
         parts += _panel(MARGIN + place * (WIDTH + MARGIN), 36.0, title, curves, across)
     for place, name in enumerate(names):
         x, y = MARGIN + place % 3 * LEGEND, HEIGHT + 92 + place // 3 * 18
-        parts.append(f'<path d="M{x:g} {y - 4:g}h24" stroke="{_colour(place)}" stroke-width="2.5"/>')
+        parts.append(f'<path d="M{x:g} {y - 4:g}h24" {_stroke(place)}/>')
         parts.append(f'<text x="{x + 30:g}" y="{y:g}">{name}</text>')
     return "\n".join([*parts, "</svg>\n"])
 
@@ -59,9 +59,11 @@ def _panel(left: float, top: float, title: str, curves: Mapping[str, Points], ac
     parts.append(f'<text x="{left + WIDTH / 2:g}" y="{top + HEIGHT + 34:g}" text-anchor="middle">{across}</text>')
     for place, curve in enumerate(curves.values()):
         line = " ".join("{:.1f},{:.1f}".format(*at(x, y)) for x, y in curve)
-        parts.append(f'<polyline points="{line}" fill="none" stroke="{_colour(place)}" stroke-width="2.5"/>')
+        parts.append(f'<polyline points="{line}" fill="none" {_stroke(place)}/>')
     return parts
 
 
-def _colour(place: int) -> str:
-    return COLOURS[place % len(COLOURS)]
+def _stroke(place: int) -> str:
+    """A colour of its own; where there are more curves than colours, dashed the second time."""
+    dashes = ' stroke-dasharray="7 4"' if place >= len(COLOURS) else ""
+    return f'stroke="{COLOURS[place % len(COLOURS)]}" stroke-width="2.5"{dashes}'
