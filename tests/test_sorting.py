@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from rankwise.sorting import argsort, descending_with_ties
+from rankwise.sorting import Descending, argsort, sort_values
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
@@ -14,23 +14,36 @@ def test_order_and_ties_are_those_of_a_stable_sort(shape, dtype):
     random = torch.Generator().manual_seed(0)
     values = torch.randn(shape, generator=random).mul(2).round().to(dtype)  # many ties, 0.0 and -0.0 among them
     assert torch.equal(argsort(values), torch.argsort(values, dim=-1, stable=True))
-    order, joins = descending_with_ties(values)
-    assert torch.equal(order, torch.argsort(values, dim=-1, stable=True, descending=True))
-    falling = values.gather(-1, order)
-    assert torch.equal(joins, falling[..., 1:] == falling[..., :-1])
+    falling = Descending(values)
+    order = torch.argsort(values, dim=-1, stable=True, descending=True)
+    assert torch.equal(falling.places(), order)
+    assert torch.equal(falling.places(3), order[..., :3])
+    ordered = values.gather(-1, order)
+    assert torch.equal(falling.joins, ordered[..., 1:] == ordered[..., :-1])
 
 
 def test_what_is_masked_comes_last():
     values, mask = torch.tensor([[1.0, 5.0, 3.0, 3.0]]), torch.tensor([[True, False, True, True]])
     assert argsort(values, mask).tolist() == [[0, 2, 3, 1]]
-    order, joins = descending_with_ties(values, mask)
-    assert order.tolist() == [[2, 3, 0, 1]]
-    assert joins[:, :2].tolist() == [[True, False]]
+    falling = Descending(values, mask)
+    assert falling.places().tolist() == [[2, 3, 0, 1]]
+    assert falling.joins[:, :2].tolist() == [[True, False]]
 
 
 def test_what_is_sorted_is_left_as_it_came():
     values = torch.tensor([[0.5, -0.0, -2.0]])
     before = values.clone()
     argsort(values)
-    descending_with_ties(values)
+    Descending(values)
+    sort_values(values)
     assert torch.equal(values, before)
+
+
+def test_many_rows_are_sorted_by_several_threads():
+    random = torch.Generator().manual_seed(0)
+    values = torch.randn(3, 1_400_000, generator=random)
+    wanted = values.sort(dim=1).values
+    assert torch.equal(sort_values(values), wanted)
+    assert torch.equal(values.gather(1, argsort(values)), wanted)
+    assert torch.equal(sort_values(values, in_place=True), wanted)
+    assert torch.equal(values, wanted)

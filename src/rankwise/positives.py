@@ -13,7 +13,7 @@ from rankwise.lists import compact
 
 _Spans = tuple[Tensor, Tensor, Tensor, Tensor]
 
-__all__ = ["Positives", "locate", "locate_dense", "sort_values"]
+__all__ = ["Positives", "locate", "locate_dense"]
 
 
 @dataclass(frozen=True)
@@ -79,17 +79,6 @@ def locate_dense(relevant: Tensor, weights: Tensor, start: Tensor, end: Tensor) 
         valid, items.gather(1, own_start), items.gather(1, own_end), hits.gather(1, own_start), hits.gather(1, own_end)
     )
     return Positives(*spans, own_weights, hits[:, -1], items[:, -1], (own_end - own_start > 1).any(1))
-
-
-def sort_values(values: Tensor, *, in_place: bool = False) -> Tensor:
-    """Ascending along the last axis; on the CPU by numpy's vectorised sort, which may do so `in_place`."""
-    if values.device.type != "cpu" or values.dtype not in (torch.float32, torch.float64, torch.int64):
-        return torch.sort(values, dim=-1).values
-    array = values.detach().contiguous().numpy()
-    if not in_place:
-        return torch.from_numpy(np.sort(array, axis=-1))
-    array.sort(axis=-1)
-    return torch.from_numpy(array)
 
 
 def _search(keys: Tensor, own: Tensor, *, right: bool) -> Tensor:

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from rankwise.checks import check_choice
 from rankwise.lists import Lists, compact, count, every
-from rankwise.positives import Positives, locate, locate_dense, sort_values
-from rankwise.sorting import argsort, descending_with_ties
+from rankwise.positives import Positives, locate, locate_dense
+from rankwise.sorting import Descending, argsort, sort_values
 
 __all__ = ["TIE_POLICIES", "RankedLists", "narrow", "rank"]
 
@@ -75,12 +76,16 @@ class RankedLists:
     def order(self) -> Tensor:
         scores, labels, mask = self._scores, self.lists.labels, self.lists.mask
         if self.ties != "pessimistic":
-            order, joins = descending_with_ties(scores, None if self.full else mask)
-            self.__dict__.setdefault("_joins", joins if self.full else joins & self.mask[:, 1:])
-            return order
+            return self._descending.places()
         worst_first = argsort(narrow(labels), mask)
         order = argsort(-scores.gather(1, worst_first), mask.gather(1, worst_first))
         return worst_first.gather(1, order)
+
+    @cached_property
+    def _descending(self) -> Descending:
+        found = Descending(self._scores, None if self.full else self.lists.mask)
+        self.__dict__.setdefault("_joins", found.joins if self.full else found.joins & self.mask[:, 1:])
+        return found
 
     @cached_property
     def labels(self) -> Tensor:
@@ -134,12 +139,13 @@ class RankedLists:
         """(Q, L) number of each item's tie group, counted on from list to list."""
         if not self.tied:
             return torch.arange(self.lists.mask.numel(), device=self.lists.mask.device).view(self.lists.mask.shape)
-        return _number_groups(self._joins)
+        opens = torch.nn.functional.pad(~self._joins, (1, 0), value=True)
+        return opens.flatten().cumsum(0).sub_(1).view(opens.shape)
 
-    def groups_of(self, rows: Tensor | None, width: int) -> Tensor:
-        """(T, width) the same for the first items of some lists (None: all), counted on from one to the next."""
-        joins = self._joins[:, : width - 1]
-        return _number_groups(joins if rows is None else joins[rows])
+    def joined(self, width: int) -> np.ndarray:
+        """Which of the first `width` items of each list equal the one before: where they stand in (Q, width), flat."""
+        found = np.flatnonzero(self._joins[:, : width - 1].cpu().numpy())
+        return found + found // max(1, width - 1) + 1
 
     def first(self, width: int) -> tuple[Tensor, Tensor]:
         """Where the first `width` items of each list and those tied with the last of them stand, (Q, W) in order.
@@ -153,11 +159,13 @@ class RankedLists:
 
     def _find_first(self, width: int) -> tuple[Tensor, Tensor]:
         length = self.lists.mask.shape[1]
-        if _PLACES_FOR_ONE * width >= length or self.ties == "pessimistic":
-            order, reach = self.order, width
+        if self.ties == "pessimistic":
+            return self.order[:, :width], self.mask[:, :width]
+        if _PLACES_FOR_ONE * width >= length:
+            falling, reach = self._descending, width
             while reach < length and self.tied and bool(self._joins[:, width - 1 : reach].all(1).any()):
                 reach = min(reach + reach // 2 + 1, length)
-            return order[:, :reach], self.mask[:, :reach]
+            return falling.places(reach), self.mask[:, :reach]
         chosen = self._scores >= -self._keys[:, width - 1 : width]
         place, valid = compact(chosen if self.full else chosen.logical_and_(self.lists.mask))
         order = argsort(-self._scores.gather(1, place), None if every(valid) else valid)
@@ -206,12 +214,6 @@ def rank(lists: Lists, ties: str = "average") -> RankedLists:
         (tensor([[0, 1, 0]]), tensor([[0, 1, 1]]))
     """
     return RankedLists(lists, check_choice("ties", ties, TIE_POLICIES))
-
-
-def _number_groups(joins: Tensor) -> Tensor:
-    """(Q, W) number of each item's tie group, counted on from list to list; `joins` (Q, W - 1): the one before."""
-    opens = torch.nn.functional.pad(~joins, (1, 0), value=True)
-    return opens.flatten().cumsum(0).sub_(1).view(opens.shape)
 
 
 def narrow(values: Tensor) -> Tensor:

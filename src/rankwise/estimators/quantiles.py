@@ -10,7 +10,7 @@ from torch import Tensor
 from rankwise.checks import check_count
 from rankwise.estimators.tracker import GroupTracker
 from rankwise.lists import every
-from rankwise.positives import sort_values
+from rankwise.sorting import sort_values
 
 __all__ = ["QuantileTracker", "interpolate_quantiles"]
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
@@ -18,7 +16,8 @@ from rankwise.metrics.first import HIT
 from rankwise.metrics.metric import Metric
 from rankwise.metrics.names import create_metrics
 from rankwise.metrics.topk import RECALL
-from rankwise.positives import Positives, locate, sort_values
+from rankwise.positives import Positives, locate
+from rankwise.sorting import sort_values
 
 __all__ = ["evaluate_retrieval"]
 
@@ -150,7 +149,7 @@ def _located(
         place = begin + torch.arange(int((end - begin).max()), device=keys.device)
         own = keys.gather(1, by_class[place.clamp_max(len(classes) - 1)]).masked_fill_(place >= end, float("inf"))
         own, valid = _present(sort_values(own))
-        keys = _sort_rows(keys)
+        keys = sort_values(keys, in_place=True)
         sizes = torch.full((len(keys),), size, device=keys.device)
         yield {
             ties: _Found(locate(keys, own, valid, sizes, pessimistic=ties == "pessimistic"), ties) for ties in policies
@@ -176,13 +175,3 @@ def _present(own: Tensor) -> tuple[Tensor, Tensor]:
     valid = own < float("inf")
     width = int(valid.any(0).sum())
     return own[:, :width].contiguous(), valid[:, :width]
-
-
-def _sort_rows(keys: Tensor) -> Tensor:
-    """Ascending; on the CPU in place, by as many threads as torch has."""
-    if keys.device.type != "cpu":
-        return sort_values(keys)
-    threads = torch.get_num_threads()
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(lambda part: part.sort(axis=1), np.array_split(keys.numpy(), threads)))
-    return keys
