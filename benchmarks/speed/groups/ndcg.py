@@ -93,7 +93,6 @@ def _row(tied: bool) -> Row:
             anchor=(_TOPK, 4),
             times_faster=_PEERS,
             at_most=() if tied else ((_TOPK, 2),),
-            why_missed="open; the sort is the smaller part, and it uses one thread where topk uses all",
         ),
     )
 
