@@ -1,4 +1,4 @@
-"""Fast argsort: the limit of everything exact in this library."""
+"""Fast sorting: the limit of everything exact in this library."""
 
 from __future__ import annotations
 
