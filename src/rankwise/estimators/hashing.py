@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -44,13 +47,13 @@ class HashIndex:
         """The rows of `ids` (Q, columns) among the `known` (n, columns), -1 where there is none: (Q,)."""
         if not len(known):
             return torch.full((len(ids),), -1, device=ids.device)
-        slots, tags = self._slots_and_tags(ids)
+        slots, tags = self._slots_and_tags(_plain(ids))
         # The slot of the id's own tag is left with the row alone, all others of the window with something larger.
-        found = _least(self._windows[slots] ^ tags[:, None]).clamp_max_(len(known) - 1)
+        found = _least(_plain(self._windows)[slots] ^ tags[:, None]).clamp_max_(len(known) - 1)
         there = known[found]
         if not torch.equal(there, ids):
             others = (there != ids).any(1).nonzero()[:, 0]
-            found[others] = self._search(slots[others], ids[others], known)
+            found[others] = self._search(torch.as_tensor(slots)[others], ids[others], known)
         return found
 
     def add(self, known: Tensor) -> None:
@@ -91,16 +94,22 @@ class HashIndex:
         self._windows = self._slots.unfold(0, _WINDOW, 1)
         self.count = 0
 
-    def _slots_and_tags(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+    def _slots_and_tags(self, ids: Any) -> tuple[Any, Any]:
+        """Of a tensor or an array (n, columns): what it is given, it gives."""
         mixed = ids[:, 0] * _MIX[0]
         for column in range(1, ids.shape[1]):
-            mixed = (mixed ^ (mixed >> 29)).mul_(_MIX[1]).add_(ids[:, column], alpha=_MIX[2])
+            mixed = (mixed ^ (mixed >> 29)) * _MIX[1] + ids[:, column] * _MIX[2]
         mixed ^= mixed >> 32
         mixed *= _MIX[1]
         # The higher bits are the best mixed.
-        return (mixed >> 24).bitwise_and_(self._size - 1), mixed.bitwise_and_(_TAG)
+        return (mixed >> 24) & (self._size - 1), mixed & _TAG
 
 
-def _least(rows: Tensor) -> Tensor:
-    """The least of each short row; on the CPU numpy finds it several times faster."""
-    return torch.from_numpy(rows.numpy().min(1)) if rows.device.type == "cpu" else rows.amin(1)
+def _plain(values: Tensor) -> Any:
+    """On the CPU an array: numpy takes half of torch's time for many passes over few numbers."""
+    return values.numpy() if values.device.type == "cpu" else values
+
+
+def _least(rows: Any) -> Tensor:
+    """The least of each short row."""
+    return torch.from_numpy(rows.min(1)) if isinstance(rows, np.ndarray) else rows.amin(1)

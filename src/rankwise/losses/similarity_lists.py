@@ -45,7 +45,9 @@ def similarity_lists(
     if few is not None:
         return FewRelevant.of(scores, positions, before, labels, reference_labels, *few, own=own, cosines=cosines)
     relevant, mask = _relevant(labels, reference_labels, own), _others(scores, own)
-    return Lists(scores, relevant, mask, None, positions, previous_scores=before, cosines=cosines)
+    lists = Lists(scores, relevant, mask, None, positions, previous_scores=before, cosines=cosines)
+    lists.__dict__.update(_known_sizes(scores, own))
+    return lists
 
 
 class FewRelevant(Lists):
@@ -86,8 +88,7 @@ class FewRelevant(Lists):
             sample_ids=None,
             previous_scores=previous,
             cosines=cosines,
-            size=torch.full((len(scores),), scores.shape[1] - int(own)),
-            full=not own,
+            **_known_sizes(scores, own),
             positives=(places, there),
             gaps=gaps,
             _classes=(labels, reference_labels),
@@ -124,6 +125,11 @@ def _few_of_the_same_class(labels: Tensor, reference_labels: Tensor) -> tuple[Te
         return None
     places = begin[:, None] + torch.arange(most)
     return order[places.clamp_max(len(rising) - 1)], places < end[:, None]
+
+
+def _known_sizes(scores: Tensor, own: bool) -> dict[str, object]:
+    size = torch.full((scores.shape[0],), scores.shape[1] - int(own), device=scores.device)
+    return {"size": size, "full": not own}
 
 
 def _relevant(labels: Tensor, reference_labels: Tensor, own: bool) -> Tensor:

@@ -24,14 +24,17 @@ def chunk_sums(
     gaps: Gaps,
     surrogate: Surrogate,
 ) -> Tensor:
-    """sum_j w_j l(a_i - b_j) over all others j but gaps: (Q, A); anything for the anchors not in `anchor_mask`."""
+    """sum_j w_j l(a_i - b_j) over all others j but gaps: (Q, A); anything for the anchors not in `anchor_mask`.
+
+    `others` are those that the gaps have filled.
+    """
     sums = torch.zeros_like(anchors)
     raw, unit = (surrogate.raw, surrogate.unit) if isinstance(surrogate, OneSidedHuber) else (surrogate.value, 1.0)
     for lists, last in _lists_at_once(anchors, others, anchor_mask):
-        chunk = gaps.fill(others, lists)
+        chunk = _of(others, lists).unsqueeze(1)
         for items in _anchors_at_once(last, others):
-            difference = gaps.hide(anchors[lists, items, None] - chunk[:, None, :], lists)
-            torch.sum(_weighted(raw(difference), weights, lists), -1, out=sums[lists, items])
+            difference = gaps.hide(_of(anchors, lists, items).unsqueeze(2) - chunk, lists)
+            torch.sum(_weighted(raw(difference), weights, lists), -1, out=_of(sums, lists, items))
     return sums if unit == 1 else sums.mul_(unit)
 
 
@@ -47,24 +50,24 @@ def chunk_gradients(
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Gradients for the anchors (Q, A), the others (Q, L) and, if needed, the weights (Q, L).
 
-    `grad` is 0 for the anchors not in `anchor_mask`.
+    `grad` is 0 for the anchors not in `anchor_mask`; `others` are those that the gaps have filled.
     """
     grad_anchors, grad_others = torch.zeros_like(anchors), torch.empty_like(others)
     grad_weights = torch.zeros_like(others) if need_weights else None
-    upstream = grad[:, None, :].neg()
+    negated = grad.neg()
     for lists, last in _lists_at_once(anchors, others, anchor_mask):
-        chunk, row = gaps.fill(others, lists), grad_others[lists, None, :]
+        chunk, row = _of(others, lists).unsqueeze(1), _of(grad_others, lists).unsqueeze(1)
         for items in _anchors_at_once(last, others):
-            difference = gaps.hide(anchors[lists, items, None] - chunk[:, None, :], lists)
+            difference = gaps.hide(_of(anchors, lists, items).unsqueeze(2) - chunk, lists)
+            upstream = _of(negated, lists, items).unsqueeze(1)
             if grad_weights is not None:
-                grad_weights[lists, None, :].baddbmm_(
-                    upstream[lists, :, items], surrogate.value(difference.clone()), alpha=-1
-                )
+                of_weights = _of(grad_weights, lists).unsqueeze(1)
+                of_weights.baddbmm_(upstream, surrogate.value(difference.clone()), alpha=-1)
             slope = surrogate.slope(difference)
-            row.baddbmm_(upstream[lists, :, items], slope, beta=1 if items.start else 0)
-            torch.sum(_weighted(slope, weights, lists), -1, out=grad_anchors[lists, items])
+            row.baddbmm_(upstream, slope, beta=1 if items.start else 0)
+            torch.sum(_weighted(slope, weights, lists), -1, out=_of(grad_anchors, lists, items))
         if weights is not None:
-            row.mul_(weights[lists, None, :])
+            row.mul_(_of(weights, lists).unsqueeze(1))
     if not anchors.shape[1]:
         grad_others.zero_()
     return grad_anchors.mul_(grad), grad_others, grad_weights
@@ -72,7 +75,14 @@ def chunk_gradients(
 
 def _weighted(values: Tensor, weights: Tensor | None, lists: slice) -> Tensor:
     """In place. For the sum after it, a batched matrix-vector product would be slower and less accurate."""
-    return values if weights is None else values.mul_(weights[lists, None, :])
+    return values if weights is None else values.mul_(_of(weights, lists).unsqueeze(1))
+
+
+def _of(values: Tensor, lists: slice, items: slice | None = None) -> Tensor:
+    """Some items (None: all) of some lists, a view; of a small batch, which is one chunk, the values themselves."""
+    if lists.start > 0 or lists.stop < values.shape[0]:
+        values = values[lists]
+    return values if items is None or items == slice(0, values.shape[1]) else values[:, items]
 
 
 def _lists_at_once(anchors: Tensor, others: Tensor, anchor_mask: Tensor | None) -> Iterator[tuple[slice, int]]:

@@ -17,13 +17,12 @@ _FEW, _MANY = 16, 2**17
 class Gaps:
     """The slots of lists (Q, L) outside `mask`; looked for once, for the forward and the backward pass.
 
-    A chunk of lists takes `others = gaps.fill(others, lists)` and then `gaps.hide(difference, lists)` of the
-    differences (q, A, L): few gaps are hidden there, many filled in beforehand. Without a mask there are none.
+    Take `others = gaps.fill(others)`, and `gaps.hide(difference, lists)` of the differences (q, A, L) of some lists:
+    few gaps are hidden there, many filled in beforehand. Without a mask there are none.
     """
 
     def __init__(self, mask: Tensor | None) -> None:
         self._given, self._shape = mask, (0, 0)
-        self._room = np.zeros((0, 0))
 
     @classmethod
     def at(cls, places: np.ndarray, shape: tuple[int, int]) -> Gaps:
@@ -42,36 +41,21 @@ class Gaps:
         return mask
 
     @cached_property
-    def _absent(self) -> np.ndarray | None:
-        """(Q, L) where the gaps are, if they have to be looked for on the CPU."""
-        return ~self._given.numpy() if self._given is not None and self._given.device.type == "cpu" else None
-
-    @cached_property
     def _places(self) -> np.ndarray | None:
         """The gaps, if they are few."""
-        absent = self._absent
-        if absent is None or not few_gaps(int(np.count_nonzero(absent)), absent.size):
+        if self._given is None or self._given.device.type != "cpu" or not few_gaps(0, self._given.numel()):
             return None
-        return np.flatnonzero(absent)
+        absent = ~self._given.numpy()
+        return np.flatnonzero(absent) if few_gaps(int(np.count_nonzero(absent)), absent.size) else None
 
-    def fill(self, others: Tensor, lists: slice) -> Tensor:
-        """The others (Q, L) of some lists. What it gives holds until it is asked again."""
-        some = others[lists]
+    def fill(self, others: Tensor) -> Tensor:
+        """The others (Q, L), those that are not there infinitely far below, unless they are few."""
         if self._given is None or self._places is not None:
-            return some
-        if self._absent is None:
-            return torch.where(self._given[lists], some, -torch.inf)
-        # Several times faster than torch.
-        there = some.numpy()
-        if len(self._room) < len(there) or self._room.dtype != there.dtype:
-            self._room = np.empty_like(there)
-        filled = self._room[: len(there)]
-        np.copyto(filled, there)
-        np.copyto(filled, -np.inf, where=self._absent[lists])
-        return torch.from_numpy(filled)
+            return others
+        return torch.where(self._given, others, -torch.inf)
 
     def hide(self, difference: Tensor, lists: slice) -> Tensor:
-        """Differences anchor - other (q, A, L) of the same lists, in place."""
+        """Differences anchor - other (q, A, L) of some lists, in place."""
         places = self._places
         if places is not None and len(places):
             length = difference.shape[2]

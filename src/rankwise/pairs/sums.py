@@ -110,7 +110,7 @@ def _pair_sums(
         raise ValueError(f'method: "sorted" needs a surrogate of polynomial pieces, got {type(surrogate).__name__}')
     gaps = other_mask if isinstance(other_mask, Gaps) else Gaps(other_mask)
     if method == "dense" and anchors is not None and not _any_gradient(anchors, others, weights):
-        alone = chunk_sums(anchors, others, weights, anchor_mask, gaps, surrogate)
+        alone = chunk_sums(anchors, gaps.fill(others), weights, anchor_mask, gaps, surrogate)
         return alone if anchor_mask is None else alone.masked_fill_(~anchor_mask, 0)
     sums: Tensor = _PairSums.apply(anchors, places, others, weights, anchor_mask, gaps, surrogate, method)
     return sums
@@ -153,6 +153,7 @@ class _PairSums(torch.autograd.Function):
             anchors = others.gather(1, places)
         assert anchors is not None
         if method == "dense":
+            others = gaps.fill(others)
             sums = chunk_sums(anchors, others, weights, anchor_mask, gaps, surrogate)
             ctx.save_for_backward(places, anchor_mask, anchors, others, weights)
         else:
