@@ -74,45 +74,42 @@ def interpolate_quantiles(
     lists, width = scores.shape
     if width == 0:
         return scores.new_zeros(lists, count)
-    if mask is not None and every(mask):
-        mask = None
-    if mask is None:
+    if mask is None or every(mask):
         ascending = sort_values(scores)
-        lowest, highest = ascending[:, :1], ascending[:, -1:]
-        second, second_last = ascending[:, 1:2], ascending[:, -2:-1]
-        if width == 1:
-            second = second_last = lowest
+        *places, down, up = _even_places(width, count, scores.dtype, scores.device)
+        below, at, above = (ascending.index_select(1, place) for place in places)
     else:
         size = mask.sum(1, keepdim=True)
-        ascending = sort_values(scores.masked_fill(~mask, torch.inf))
-        last = (size - 1).clamp_min(0)
-        lowest, highest = ascending[:, :1], ascending.gather(1, last)
-        second = ascending.gather(1, last.clamp_max(1))
-        second_last = ascending.gather(1, (last - 1).clamp_min(0))
-    below, above = 2 * lowest - second, 2 * highest - second_last
-    if bounds is not None:
-        below, above = below.clamp_min(bounds[0]), above.clamp_max(bounds[1])
-    extended = torch.cat([below, ascending, above], 1)
-    if mask is not None:
-        extended = extended.scatter(1, size + 1, above).masked_fill(size == 0, 0)
-    middles = (extended[:, :-1] + extended[:, 1:]).div_(2)
-    if mask is None:
-        left, right, share = _even_places(width, count, scores.dtype, scores.device)
-        return middles.index_select(1, left).lerp(middles.index_select(1, right), share)
-    left, right, share = _places(size, count, scores.dtype)
-    return middles.gather(1, left).lerp(middles.gather(1, right), share)
+        ascending = sort_values(scores.masked_fill(~mask, torch.inf).masked_fill_(size == 0, 0), in_place=True)
+        *places, down, up = _places(size, count, scores.dtype)
+        below, at, above = (ascending.gather(1, place) for place in places)
+    if bounds is None:
+        return torch.addcmul(at.lerp(below, down), above - at, up)
+    lower = torch.maximum((below - at) * down, (bounds[0] - at) * down.abs())
+    return at + lower + torch.minimum((above - at) * up, (bounds[1] - at) * up.abs())
 
 
-def _places(size: Tensor, count: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-    """Between which middles of lists of `size` (Q, 1) scores the quantiles lie, and where between: (Q, count) each."""
+def _places(size: Tensor, count: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Between which scores of lists of `size` (Q, 1) the quantiles lie, (Q, count) each.
+
+    The place before, that of the nearest score and the place after it, and the weights of the ways from the nearest to
+    the other two. Beyond either end the way is that to the other side, backwards.
+    """
     step = torch.arange(count, dtype=dtype, device=size.device) + 0.5
-    at = step * (size.to(dtype) / count)
-    left = torch.minimum(at.floor().long(), (size - 1).clamp_min(0))
-    return left, left + 1, (at - left).clamp_max(1)
+    exact, last = step * (size.to(dtype) / count), (size - 1).clamp_min(0)
+    place = torch.minimum(exact.floor().long(), last)
+    share = (exact - place).clamp_max(1)
+    before = torch.where(place == 0, torch.minimum(place + 1, last), place - 1)
+    after = torch.where(place == last, (place - 1).clamp_min(0), place + 1)
+    down = torch.where(place == 0, share - 1, 1 - share) / 2
+    up = torch.where(place == last, -share, share) / 2
+    return before, place, after, down, up
 
 
 @lru_cache(maxsize=64)
-def _even_places(size: int, count: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+def _even_places(
+    size: int, count: int, dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """The same for lists of one size, (count,) each."""
-    left, right, share = _places(torch.tensor([[size]], device=device), count, dtype)
-    return left[0], right[0], share[0]
+    before, place, after, down, up = _places(torch.tensor([[size]], device=device), count, dtype)
+    return before[0], place[0], after[0], down[0], up[0]
