@@ -21,9 +21,11 @@ from rankwise.sorting import sort_values
 
 __all__ = ["evaluate_retrieval"]
 
-# Similarities held at a time, in numbers. After a product the threads of torch go on waiting for work for some
-# milliseconds, in the way of those that sort: few large blocks suffer less from that than many small ones.
-_BLOCK = 16_000_000
+# Similarities held at a time, in numbers. Beyond 32 MiB the memory of a block is fetched anew at every call.
+_BLOCK = 8_000_000
+# Of many blocks each may be twice as large: after a product the threads of torch wait for more work for some
+# milliseconds, in the way of those that sort, and that happens once a block.
+_MANY_BLOCKS = 6
 
 
 def evaluate_retrieval(
@@ -72,7 +74,7 @@ def evaluate_retrieval(
     if block_size is not None and (isinstance(block_size, bool) or not isinstance(block_size, int) or block_size < 1):
         raise ValueError(f"block_size: expected a whole number of at least 1 or None, got {block_size!r}")
     queries, gallery = _check_both(embeddings, labels, gallery_embeddings, gallery_labels)
-    rows = block_size or max(16, _BLOCK // max(1, len(gallery.classes)))
+    rows = block_size or _rows_at_once(len(queries.classes), len(gallery.classes))
     parts: dict[str, list[Tensor]] = {metric.name: [] for metric in made}
     tied = []
     for found in _located(queries, gallery, distance, rows, {metric.ties for metric in made}):
@@ -128,6 +130,11 @@ def _check(name: str, points: object, label_name: str, labels: object) -> _Items
     classes = check_ids(label_name, labels).to(tensor.device)
     check_same_shape(label_name, classes, f"one class for each of {name}", tensor.shape[:1])
     return _Items(tensor if tensor.dtype == torch.float64 else tensor.float(), classes)
+
+
+def _rows_at_once(queries: int, gallery: int) -> int:
+    numbers = min(max(_BLOCK, queries * gallery // _MANY_BLOCKS), 2 * _BLOCK)
+    return max(16, numbers // max(1, gallery))
 
 
 def _located(
