@@ -69,3 +69,7 @@ def test_tied_pair_counts_half_or_as_asked():
     assert auroc([1.0, 1.0], [1, 0]).item() == 0.5
     assert auroc([1.0, 1.0], [1, 0], ties="pessimistic").item() == 0
     assert auroc([1.0, 1.0], [1, 0], ties="stable").item() == 1
+
+
+def test_rounding_does_not_take_it_below_0():
+    assert auroc([0.1, 0.9], [1, 0], weights=torch.tensor([1e-20, 2e-20], dtype=torch.float64)) == 0

@@ -67,3 +67,13 @@ def test_micro_pap_is_the_mean_over_users():
 def test_example_of_the_methods_page_has_its_risk():
     # positives {10, -1}, negatives {0, 0}, k = 2: risk 1/2.
     assert pap([10.0, -1.0, 0.0, 0.0], [1, 1, 0, 0], k=2).item() == 0.5
+
+
+def test_a_positive_beyond_the_best_is_not_counted_again_however_much_it_weighs():
+    weights = torch.tensor([1e50, 1e20, 1e50], dtype=torch.float64)
+    assert pap([0.9, 0.5, 0.1], [0, 1, 1], k=3, weights=weights) == 0
+    assert pap([0.1, 0.9, 0.5], [0, 1, 1], k=3, weights=weights) == 1
+
+
+def test_no_positives_is_undefined_with_weights_too():
+    assert pap([0.9, 0.5], [0, 0], k=1, weights=[1.0, 2.0]).isnan()

@@ -119,7 +119,8 @@ def _auroc(ranked: RankedLists) -> Tensor:
     found = ranked.positives
     negatives = found.size - found.count
     above = (found.begin - found.hits_begin + found.end - found.hits_end) / 2
-    values = 1 - (found.weights * above).sum(1) / (found.count * negatives)
+    wrong = (found.weights * above).sum(1) / (found.count * negatives)
+    values = 1 - wrong.clamp_max(1)  # rounding may take it beyond
     return torch.where((found.count > 0) & (negatives > 0), values, float("nan"))
 
 

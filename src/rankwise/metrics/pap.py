@@ -6,6 +6,7 @@ import warnings
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from rankwise.metrics.metric import Metric, measure
 from rankwise.positives import Positives
@@ -72,13 +73,13 @@ def _pap(ranked: RankedLists, *, k: int | None) -> Tensor:
     if ranked.ties == "average":
         _warn_of_constant_scores(found)
     # Positives of one tie group make the same errors, so any order among them will do.
-    before = found.weights.cumsum(1) - found.weights
+    before = pad(found.weights.cumsum(1), (1, 0))[:, :-1]
     counted = torch.minimum(best[:, None] - before, found.weights).clamp_min(0)
     above = torch.minimum(found.begin - found.hits_begin, top[:, None])
     reached = torch.minimum(found.end - found.hits_end, top[:, None])
     risk = (counted * (above + reached)).sum(1) / (2 * best * top)
     defined = (found.count > 0) & (negatives >= top * (1 - 1e-12)) & (top > 0)
-    return torch.where(defined, 1 - risk, float("nan"))
+    return torch.where(defined, 1 - risk.clamp_max(1), float("nan"))  # rounding may take it beyond
 
 
 def _warn_of_constant_scores(found: Positives) -> None:
