@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from threading import Thread
+
 import pytest
 import torch
 
@@ -39,7 +41,17 @@ def test_what_is_sorted_is_left_as_it_came():
     assert torch.equal(values, before)
 
 
-def test_many_rows_are_sorted_by_several_threads():
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_many_rows_are_sorted_by_several_threads(two_threads, monkeypatch):
+    started = []
+    monkeypatch.setattr(Thread, "start", lambda self, start=Thread.start: (started.append(self), start(self)))
     random = torch.Generator().manual_seed(0)
     values = torch.randn(3, 1_400_000, generator=random)
     wanted = values.sort(dim=1).values
@@ -47,3 +59,4 @@ def test_many_rows_are_sorted_by_several_threads():
     assert torch.equal(values.gather(1, argsort(values)), wanted)
     assert torch.equal(sort_values(values, in_place=True), wanted)
     assert torch.equal(values, wanted)
+    assert len(started) == 3

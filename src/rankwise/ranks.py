@@ -74,9 +74,9 @@ class RankedLists:
 
     @cached_property
     def order(self) -> Tensor:
-        scores, labels, mask = self._scores, self.lists.labels, self.lists.mask
         if self.ties != "pessimistic":
             return self._descending.places()
+        scores, labels, mask = self._scores, self.lists.labels, self.lists.mask
         worst_first = argsort(narrow(labels), mask)
         order = argsort(-scores.gather(1, worst_first), mask.gather(1, worst_first))
         return worst_first.gather(1, order)
