@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -28,6 +29,13 @@ class LossRecord:
     inputs: str = "scores"
     state: str = ""
     advice: str = ""
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        return tuple(inspect.signature(self.build).parameters)
+
+    def takes(self, option: str) -> bool:
+        return option in self.parameters
 
 
 @dataclass(frozen=True)

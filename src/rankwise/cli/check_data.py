@@ -34,7 +34,7 @@ def show_check(
     require("check-data", ("polars", "sklearn"), extra="data")
     from rankwise.data import Table
     from rankwise.data.check import check_parts
-    from rankwise.data.reading import read_labelled
+    from rankwise.data.tables import read_table
 
     names = _short_names(files)
     with progress_bar() as progress:
@@ -47,7 +47,11 @@ def show_check(
         for done, (name, path) in enumerate(zip(names, files, strict=True)):
             progress.update(bar, description=f"reading {name}")
             with _wrong_columns_are_wrong_arguments():
-                tables[name] = read_labelled(
+                if tables:
+                    schema = tables[names[0]].schema
+                    tables[name] = Table(schema.read(path, on_progress=partial(advance, done)), schema)
+                    continue
+                tables[name] = read_table(
                     path,
                     label=-1 if label is None else label,
                     query=query,
@@ -55,20 +59,19 @@ def show_check(
                     positive=positive,
                     missing="keep" if missing == "report" else missing,
                     on_progress=partial(advance, done),
-                    like=tables.get(names[0]),
                 )
         progress.update(bar, description="looking")
         findings = check_parts(
             {name: table.part for name, table in tables.items()},
-            feature_names=tables[names[0]].feature_names,
+            feature_names=tables[names[0]].schema.features,
             positives=positives,
             batch_size=batch_size,
             on_progress=partial(advance, len(files)),
         )
     for name, table in tables.items():
-        if table.classes is not None:
-            meaning = ", ".join(f"{place} is {word!r}" for place, word in enumerate(table.classes))
-            print_paragraph(f"{name}: label {meaning} (column {table.label_name!r})")
+        if table.schema.classes is not None:
+            meaning = ", ".join(f"{label} is {word!r}" for label, word in enumerate(table.schema.classes))
+            print_paragraph(f"{name}: label {meaning} (column {table.schema.label!r})")
     findings.sort(key=lambda finding: SEVERITIES.index(finding.severity))
     texts = ("\n-> ".join(filter(None, (f"{each.part}: {each.what}", each.advice))) for each in findings)
     rows = [(each.severity, text) for each, text in zip(findings, texts, strict=True)]

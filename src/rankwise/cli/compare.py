@@ -71,9 +71,9 @@ def _compare_all(title: str, metric: str, systems: Sequence[Scores]) -> Compared
 
 def _compare_queries(paths: Sequence[Path], metrics: Sequence[str]) -> Iterator[Compared]:
     """Runs that have values per query only, such as retrieval."""
-    from rankwise.recipes.results import read_queries
+    from rankwise.runs import RunFolder
 
-    tables = [read_queries(path) for path in paths]
+    tables = [RunFolder(path).read_queries() for path in paths]
     queries = [table["query"] for table in tables]
     for path, each in zip(paths[1:], queries[1:], strict=True):
         if each != queries[0]:
@@ -88,17 +88,18 @@ def _compare_queries(paths: Sequence[Path], metrics: Sequence[str]) -> Iterator[
 
 
 def _write(report: Path, paths: Sequence[Path], compared: Sequence[Compared]) -> None:
-    from rankwise.recipes.run import history_of_run
     from rankwise.report import write_report
     from rankwise.report.compare import ComparedMetric, comparison_report
+    from rankwise.runs import RunFolder
 
     # Without the folders they have in common, if that leaves them distinct.
     short = [path.name or str(path) for path in paths]
     names = short if len(set(short)) == len(paths) else [str(path) for path in paths]
+    folders = {name: RunFolder(path) for name, path in zip(names, paths, strict=True) if path.is_dir()}
     histories = {
-        name: found
-        for name, path in zip(names, paths, strict=True)
-        if path.is_dir() and (found := history_of_run(path)) is not None
+        name: (folder.read_problem().metric, history)
+        for name, folder in folders.items()
+        if (history := folder.read_history()) is not None
     }
     write_report(report, comparison_report(names, [ComparedMetric(*each) for each in compared], histories))
 
@@ -121,7 +122,7 @@ def _show(title: str, paths: Sequence[Path], found: Sequence[Comparison]) -> Non
 
 
 def _has_scores(path: Path) -> bool:
-    from rankwise.recipes.results import SCORES
+    from rankwise.runs.folder import SCORES
 
     return (path / SCORES).is_file()
 

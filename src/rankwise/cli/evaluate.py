@@ -9,7 +9,6 @@ from rankwise.cli.console import print_paragraph, print_table
 from rankwise.cli.extras import require
 from rankwise.cli.judged import Columns, by_group, default_metrics, facts, judge, open_scores
 from rankwise.cli.machine import record
-from rankwise.cli.report import write_page
 from rankwise.data import Scores
 from rankwise.metrics import Evaluation
 
@@ -38,23 +37,21 @@ def _show_run(
     folder: Path, data: Path | None, metrics: Sequence[str], scores_out: Path | None, report: Path | None
 ) -> None:
     require("evaluating a run", ("lightning_fabric", "pydantic", "yaml"), extra="train")
-    from rankwise.recipes.results import write_scores
-    from rankwise.recipes.run import open_run
+    from rankwise.runs import load_run
 
-    run = open_run(folder, data, metrics)
-    title = f"{folder} on {data}" if data is not None else f"{folder}, test part"
-    if report is None:
-        _show(title, run.task.judge(run.model, "test", bootstrap=1000))
-    else:
+    if report is not None:
         require("the report", ("jinja2",), extra="report")
-        found = write_page(run, title, report, part="test")
-        _show(title, found)
+    run = load_run(folder)
+    title = f"{folder} on {data}" if data is not None else f"{folder}, test part"
+    shown = run.inspect(data, metrics=metrics)
+    _show(title, shown.evaluation)
+    if report is not None:
+        run.report(report, inspection=shown)
         print_paragraph(f"Report: {report}")
     if scores_out is not None:
-        scores = run.scores()
-        if scores is None:
-            raise ValueError(f"{folder}: expected a task that scores items for --scores-out, got {run.recipe.task}")
-        write_scores(scores_out, *scores)
+        if shown.scores is None:
+            raise ValueError(f"{folder}: expected a run that scores rows for --scores-out, got {run.problem.kind}")
+        run.write_scores(scores_out, shown, data)
         print_paragraph(f"Scores: {scores_out}")
 
 

@@ -29,11 +29,11 @@ class Columns:
 def open_scores(path: Path, columns: Columns) -> Scores:
     """The scores of a file, or those of the test part of a run."""
     if path.is_dir():
-        from rankwise.recipes.results import SCORES
+        from rankwise.runs.folder import SCORES
 
         inside = path / SCORES
         if not inside.is_file():
-            raise ValueError(f"{path}: expected a file of scores or the folder of a finished run, found no {SCORES}")
+            raise ValueError(f"{path}: expected a file of scores or the folder of a finished run, got no {SCORES}")
         return read_file(inside)
     return read_file(path, score=columns.score, label=columns.label, query=columns.query, group=columns.group)
 

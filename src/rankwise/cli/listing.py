@@ -32,11 +32,11 @@ def show_list(kind: str | None) -> None:
 def _rows(kind: str) -> list[tuple[str, str]]:
     if kind in REGISTRIES:
         return [(_name(each.name, each), _line(each)) for each in REGISTRIES[kind]]
-    from rankwise.recipes import KINDS as TASKS
-    from rankwise.recipes import library
+    from rankwise.problems.kinds import KINDS as PROBLEMS
+    from rankwise.problems.kinds import library, problem_class
 
     if kind == "tasks":
-        return [(name, recipe.summary) for name, recipe in TASKS.items()]
+        return [(name, problem_class(name).summary) for name in PROBLEMS]
     return [(name, _first_sentence(text)) for name, text in library().items()]
 
 

@@ -33,12 +33,13 @@ def default_folder(recipe: str) -> Path:
 def train(recipe: str, changes: Sequence[str], out: Path, *, resume: bool) -> None:
     """Train, evaluate on the test part, print and write the results to `out`."""
     require("training", ("lightning_fabric", "pydantic", "yaml"), extra="train")
-    from rankwise.recipes import load_recipe
-    from rankwise.recipes.run import run_recipe
-    from rankwise.training import Interrupted, summarise
+    from rankwise.problems import load_problem
+    from rankwise.problems.trials import summarise
+    from rankwise.runs import train_seeds
+    from rankwise.training import Interrupted
 
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it would announce every process
-    read = load_recipe(recipe, changes)
+    problem = load_problem(recipe, changes)
     how = f"go on with: {shlex.join(['rankwise', 'train', recipe, *changes, '--out', str(out), '--resume'])}"
     try:
         # While training goes on it takes signals itself; this is for what comes before and after.
@@ -46,43 +47,44 @@ def train(recipe: str, changes: Sequence[str], out: Path, *, resume: bool) -> No
             sigterm_like_ctrl_c(),
             progress_bar("loss {task.fields[loss]}  {task.fields[found]}  {task.fields[speed]}") as progress,
         ):
-            finished = run_recipe(read, out, resume=resume, watcher=_Shown(progress, read.measured[0]))
-    except Interrupted as problem:
-        raise Stop(f"{problem}; {how}", INTERRUPTED) from None
+            runs = train_seeds(problem, out=out, resume=resume, watcher=_Shown(progress, problem.metric))
+    except Interrupted as stopped:
+        raise Stop(f"{stopped}; {how}", INTERRUPTED) from None
     except KeyboardInterrupt:
         raise Stop(f"stopped; the checkpoints saved before are intact; {how}", INTERRUPTED) from None
-    except OSError as problem:
-        if problem.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise Stop(f"the disk is full; the checkpoints saved before are intact; make room and {how}") from problem
+    except OSError as fault:
+        if fault.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise Stop(f"the disk is full; the checkpoints saved before are intact; make room and {how}") from fault
         raise
-    except RuntimeError as problem:
-        if lost_a_process(problem):
-            raise Stop(f"another process of this run has ended or hangs; {how}") from problem
-        if "DataLoader worker" in str(problem):
-            raise Stop(f"a worker process that reads the data has ended ({_first_line(problem)}); {how}") from problem
+    except RuntimeError as fault:
+        if lost_a_process(fault):
+            raise Stop(f"another process of this run has ended or hangs; {how}") from fault
+        if "DataLoader worker" in str(fault):
+            raise Stop(f"a worker process that reads the data has ended ({_first_line(fault)}); {how}") from fault
         raise
     if not is_first_process():
         return
-    for each in finished:
-        found = {"seed": each.seed, "history": each.run.history, "test": facts(each.test)}
-        record_each("runs", {"folder": each.folder, **found})
-    if len(finished) == 1:
-        test = finished[0].test
+    tests = [run.test for run in runs if run.test is not None]
+    for run, test in zip(runs, tests, strict=True):
+        result = {"seed": run.record["seed"], "history": run.history, "test": facts(test)}
+        record_each("runs", {"folder": run.folder, **result})
+    if len(runs) == 1:
+        test = tests[0]
         rows = [(name, f"{mean:.4f}", _interval(test.intervals.get(name))) for name, mean in test.means.items()]
         print_table("Test part", ("metric", "mean", "95 % interval"), rows, numbers=True)
-        best = finished[0].run.history.best_step
-        print_paragraph(f"Weights of step {best}, the best on validation by {read.measured[0]}.")
+        best = runs[0].history.best_step
+        print_paragraph(f"Weights of step {best}, the best on validation by {problem.metric}.")
     else:
         rows = []
-        for name in finished[0].test.means:
-            summary = summarise([each.test.means[name] for each in finished])
+        for name in tests[0].means:
+            summary = summarise([test.means[name] for test in tests])
             rows.append((name, f"{summary.mean:.4f}", _interval((summary.low, summary.high))))
-        title = f"Test part, mean over {len(finished)} seeds"
+        title = f"Test part, mean over {len(runs)} seeds"
         print_table(title, ("metric", "mean", "95 % interval over seeds"), rows, numbers=True)
-    for each in finished:
-        curve = each.run.history.curve(read.measured[0])
-        name = "Validation" if len(finished) == 1 else f"Seed {each.seed}"
-        print_paragraph(f"{name}: {read.measured[0]} {curve[0]:.3f} {sparkline(curve)} {curve[-1]:.3f}")
+    for run in runs:
+        curve = run.history.curve(problem.metric)
+        name = "Validation" if len(runs) == 1 else f"Seed {run.record['seed']}"
+        print_paragraph(f"{name}: {problem.metric} {curve[0]:.3f} {sparkline(curve)} {curve[-1]:.3f}")
     print_paragraph(f"Run: {out}")
     if (out / "report.html").is_file():
         print_paragraph(f"Report: {out / 'report.html'}")

@@ -41,12 +41,13 @@ from rankwise.data.letor_folds import read_letor_folds, read_letor_split
 from rankwise.data.movielens_features import RatedFilms, cut_rated_films, read_rated_films
 from rankwise.data.multilabel import MultiLabel, MultiLabelSplit, cut_multilabel, read_extreme
 from rankwise.data.netflix import read_netflix
-from rankwise.data.parts import Batch, Boxes, Part, Split, cut_by_class
-from rankwise.data.reading import read_labelled
+from rankwise.data.parts import Batch, Boxes, Part, Split, cut_by_class, require_labels
+from rankwise.data.schema import DataNote, Schema
 from rankwise.data.scores import Scores, read_scores
 from rankwise.data.sparse import SparseRows
 from rankwise.data.splits import cut_by_query, cut_stratified, folds_by_query, join_parts
-from rankwise.data.tables import Table, read_table
+from rankwise.data.table_files import open_table
+from rankwise.data.tables import Table, TableSchema, read_table
 from rankwise.data.voc import read_voc
 
 __all__ = [
@@ -58,6 +59,7 @@ __all__ = [
     "BoxSet",
     "BoxedImage",
     "Boxes",
+    "DataNote",
     "DetectionPart",
     "DetectionSplit",
     "EncodedImages",
@@ -73,10 +75,12 @@ __all__ = [
     "MultiLabelSplit",
     "Part",
     "RatedFilms",
+    "Schema",
     "Scores",
     "SparseRows",
     "Split",
     "Table",
+    "TableSchema",
     "active_users",
     "augmentation",
     "box_augmentation",
@@ -103,6 +107,7 @@ __all__ = [
     "load_digit_retrieval",
     "load_eights",
     "number_together",
+    "open_table",
     "read_arff",
     "read_boxes",
     "read_coco",
@@ -110,7 +115,6 @@ __all__ = [
     "read_images",
     "read_interaction_lists",
     "read_interactions",
-    "read_labelled",
     "read_letor",
     "read_letor_comments",
     "read_letor_folds",
@@ -121,4 +125,5 @@ __all__ = [
     "read_scores",
     "read_table",
     "read_voc",
+    "require_labels",
 ]

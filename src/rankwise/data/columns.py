@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 __all__ = ["LINE", "find_column", "names_and_codes", "read_numbers", "refuse_cells", "refuse_missing", "strip_text"]
 
-LINE = "\0line"  # the column that remembers where in the file a row stands
+LINE = "\0line"  # the column with the line of each row in its file
 
 
-def find_column(path: Path, columns: list[str], argument: str, wanted: str | int) -> str:
+def find_column(path: Path | str, columns: list[str], argument: str, wanted: str | int) -> str:
     """The name of a column given by name or by position."""
     if isinstance(wanted, int) and not isinstance(wanted, bool):
         if not -len(columns) <= wanted < len(columns):
@@ -31,7 +31,7 @@ def find_column(path: Path, columns: list[str], argument: str, wanted: str | int
     return wanted
 
 
-def read_numbers(path: Path, frame: pl.DataFrame, name: str) -> NDArray[np.float64]:
+def read_numbers(path: Path | str, frame: pl.DataFrame, name: str) -> NDArray[np.float64]:
     """A column as float64, NaN where it is missing; a column of text is refused."""
     import polars as pl
 
@@ -57,7 +57,7 @@ def read_numbers(path: Path, frame: pl.DataFrame, name: str) -> NDArray[np.float
     return values
 
 
-def names_and_codes(path: Path, frame: pl.DataFrame, name: str) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+def names_and_codes(path: Path | str, frame: pl.DataFrame, name: str) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """Ids as 0, 1, 2, ... and what these are called: numbers in order of size, text in alphabetical order."""
     import polars as pl
 
@@ -74,7 +74,7 @@ def strip_text(column: pl.Series) -> pl.Series:
     return column.str.strip_chars()
 
 
-def refuse_missing(path: Path, frame: pl.DataFrame, name: str) -> None:
+def refuse_missing(path: Path | str, frame: pl.DataFrame, name: str) -> None:
     absent = frame[name].is_null()
     if frame[name].dtype.is_float():
         absent = absent | frame[name].is_nan().fill_null(True)
@@ -83,7 +83,7 @@ def refuse_missing(path: Path, frame: pl.DataFrame, name: str) -> None:
 
 
 def refuse_cells(
-    path: Path, frame: pl.DataFrame, name: str, where: NDArray[np.bool_], expected: str, got: str
+    path: Path | str, frame: pl.DataFrame, name: str, where: NDArray[np.bool_], expected: str, got: str
 ) -> NoReturn:
     """Raise the error of some cells of a column, with the first three lines they stand in."""
     lines = frame[LINE].to_numpy()[where]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rankwise.data.parts import Split, cut_by_class
+from rankwise.data.parts import Part, Split, cut_by_class
 
 __all__ = ["load_digit_retrieval", "load_eights"]
 
 
-def load_eights(seed: int) -> Split:
+def load_eights(seed: int) -> Split[Part]:
     """Find the eights: a rare class in training, 12 eights among 612 images.
 
     Validation holds 50 eights and 300 others, test the 112 eights and 723 others that are left.
@@ -30,7 +30,7 @@ def load_eights(seed: int) -> Split:
     return cut_by_class(pixels, (digits == 8).long(), train=[600, 12], validation=[300, 50], seed=seed)
 
 
-def load_digit_retrieval(seed: int) -> Split:
+def load_digit_retrieval(seed: int) -> Split[Part]:
     """Find images of the same digit: 20 images of each digit in training, 20 in validation, the rest in test.
 
     Args:

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rankwise.checks import check_choice
-from rankwise.data.columns import LINE, find_column, names_and_codes, read_numbers, refuse_cells, refuse_missing
-from rankwise.data.extras import need
+from rankwise.data.columns import find_column, names_and_codes, read_numbers, refuse_cells, refuse_missing
 from rankwise.data.files import LineBlock, bad_line, check_file, read_line_blocks
-from rankwise.data.frames import read_frame
+from rankwise.data.table_files import open_table
 
 if TYPE_CHECKING:
     import polars as pl
@@ -101,16 +100,8 @@ def read_interactions(
         >>> clicks.users.tolist(), clicks.items.tolist(), clicks.ratings.tolist(), clicks.user_names
         ([0, 1, 0], [0, 1, 1], [5.0, 3.0, 4.0], ('ann', 'bob'))
     """
-    need("polars", "reading interactions")
-    import polars as pl
-
-    check_choice("header", header, ("auto", "yes", "no"))
-    path = check_file(path)
-    frame = read_frame(path, header=header, line=LINE, separator=separator)
-    frame = frame.filter(~pl.all_horizontal(pl.exclude(LINE).is_null()))
-    if not len(frame):
-        raise ValueError(f"{path}: expected pairs of users and items, got none")
-    columns = [name for name in frame.columns if name != LINE]
+    table = open_table(path, header=header, separator=separator)
+    path, frame, columns = Path(table.name), table.frame, table.columns
     codes, names = [], []
     for argument, wanted in (("user", user), ("item", item)):
         code, name = names_and_codes(path, frame, find_column(path, columns, argument, wanted))

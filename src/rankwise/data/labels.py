@@ -21,15 +21,16 @@ TRUTH = ("false", "true")
 
 
 def read_labels(
-    path: Path, frame: pl.DataFrame, name: str, positive: str | None, *, as_numbers: bool
+    path: Path | str, frame: pl.DataFrame, name: str, positive: str | None, *, as_numbers: bool, binary: bool = False
 ) -> tuple[Tensor, tuple[str, ...] | None]:
-    """Labels (N,) and what 0, 1, ... are called; None if they are the file's own numbers.
+    """Return the labels (N,) and the names of 0, 1, ...; None if they are the file's own numbers.
 
     Args:
         path, frame: the table and where it comes from.
         name: of the label column.
         positive: what the positive class is called, if that is known.
         as_numbers: whether numbers stay even if there are only two of them, as grades do.
+        binary: whether labels of more than two kinds are refused, unless `positive` is given.
     """
     import polars as pl
 
@@ -38,6 +39,11 @@ def read_labels(
     words: list[str] = kinds["word"].to_list()
     numeric = text.cast(pl.Float64, strict=False)
     all_numbers = numeric.null_count() == 0 and bool(numeric.is_finite().all())
+    if binary and positive is None and len(words) > 2:
+        raise ValueError(
+            f"{path}, column {name!r}: expected labels of two kinds, got {len(words)}: {_shown(kinds)}; name the "
+            "positive one with data.positive=..., or another column with data.label=..."
+        )
     if positive is not None and positive not in words:
         raise ValueError(f"positive: {path} has no label {positive!r}{nearest(positive, words[:20])}")
     if positive is None and all_numbers and (as_numbers or len(words) != 2 or set(numeric.unique()) == {0.0, 1.0}):
@@ -62,8 +68,8 @@ def read_labels(
     return torch.from_numpy(codes.to_numpy().copy()), tuple(words)
 
 
-def read_known_labels(path: Path, frame: pl.DataFrame, name: str, classes: tuple[str, ...] | None) -> Tensor:
-    """Labels (N,) with the meaning they have in another table: its `classes`, None if they are numbers there."""
+def read_known_labels(path: Path | str, frame: pl.DataFrame, name: str, classes: tuple[str, ...] | None) -> Tensor:
+    """Return the labels (N,) with the meaning they have in the training table: its `classes`, None for numbers."""
     import polars as pl
 
     text = _words(path, frame, name)
@@ -71,7 +77,7 @@ def read_known_labels(path: Path, frame: pl.DataFrame, name: str, classes: tuple
         numbers = text.cast(pl.Float64, strict=False)
         strange = ~(numbers.is_finite().fill_null(False))
         if strange.any():
-            refuse_cells(path, frame, name, strange.to_numpy(), "numbers, as in the other table", "something else")
+            refuse_cells(path, frame, name, strange.to_numpy(), "numbers, as in the training data", "something else")
         return _own_numbers(numbers)
     if classes == TRUTH:
         text = text.str.to_lowercase()
@@ -80,16 +86,22 @@ def read_known_labels(path: Path, frame: pl.DataFrame, name: str, classes: tuple
     strange = ~text.is_in(classes)
     if strange.any():
         words = ", ".join(classes[:5])
-        refuse_cells(path, frame, name, strange.to_numpy(), f"labels of the other table ({words})", "others")
+        refuse_cells(path, frame, name, strange.to_numpy(), f"labels of the training data ({words})", "others")
     codes = text.replace_strict(classes, range(len(classes)), return_dtype=pl.Int64)
     return torch.from_numpy(codes.to_numpy().copy())
 
 
-def _words(path: Path, frame: pl.DataFrame, name: str) -> pl.Series:
+def _words(path: Path | str, frame: pl.DataFrame, name: str) -> pl.Series:
     import polars as pl
 
     refuse_missing(path, frame, name)
     return strip_text(frame[name].cast(pl.String)).str.strip_chars("'\"").alias("word")
+
+
+def _shown(kinds: pl.DataFrame) -> str:
+    """Return the most frequent words with their counts."""
+    first = ", ".join(f"{word!r} ({count} rows)" for word, count in kinds.head(4).iter_rows())
+    return first + (", ..." if len(kinds) > 4 else "")
 
 
 def _own_numbers(numbers: pl.Series) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
@@ -26,7 +27,7 @@ from rankwise.data.files import (
 from rankwise.data.groups import query_ids_beside
 from rankwise.data.parts import Part
 
-__all__ = ["read_letor", "read_letor_comments"]
+__all__ = ["is_letor", "read_letor", "read_letor_comments"]
 
 MOST_FEATURES = 100_000  # a larger index is a mistake or data too wide to be held densely
 PIECE_BYTES = 8 << 20
@@ -34,9 +35,22 @@ SPARSE_LINES = 5_000  # scikit-learn's time grows with the square of the lines w
 CHUNK_BYTES = 64 << 20  # large enough that the system takes a chunk back as soon as it is freed
 LINE = "`grade qid:number index:value ...` with indices from 1 that increase"
 
+_FIRST_LINE = re.compile(rb"\s*[^\s,;:]+\s+(?:qid:\S+\s+)?\d+:\S+")
+
 _Floats = NDArray[np.float32]
 _Numbers = NDArray[np.float64]
 _Ids = NDArray[np.int64]
+
+
+def is_letor(path: str | Path) -> bool:
+    """Return whether the first line of a text file, comments aside, is one of a LETOR file."""
+    path = check_file(path)
+    if path.suffix in (".parquet", ".npz", ".arrow", ".feather", ".ipc"):
+        return False
+    block = next(read_line_blocks(path, block_bytes=1 << 16), None)
+    lines = (line for _, line in block.lines()) if block else iter(())
+    first = next((line for line in lines if line.strip() and not line.lstrip().startswith(b"#")), b"")
+    return _FIRST_LINE.match(first) is not None
 
 
 def read_letor(

@@ -1,20 +1,22 @@
-"""A data set in memory, cut into the part to learn from, the part for choices and the part for the final figure."""
+"""Parts of a data set, batches of their rows, and the split into train, validation and test."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-__all__ = ["Batch", "Boxes", "Part", "Split", "cut_by_class"]
+from rankwise.checks import check_choice
+
+__all__ = ["Batch", "Boxes", "Part", "Split", "cut_by_class", "require_labels"]
 
 
 class Boxes(NamedTuple):
-    """Where the objects of B images stand, at most M in each.
+    """Boxes of the objects of B images, at most M in each.
 
     Attributes:
         corners: (B, M, 4) left, top, right and bottom edge in pixels.
@@ -32,7 +34,7 @@ class Batch(NamedTuple):
 
     Attributes:
         features: (B, D), or images (B, C, H, W); labels: (B,), or (B, M) where a row has several.
-        sample_ids: (B,) where the rows stand in the part.
+        sample_ids: (B,) indices of the rows in the part.
         query_ids: (B,) the list each row belongs to, or None if all rows are one list.
         boxes: where the M objects of each image stand, in detection.
     """
@@ -46,28 +48,33 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Part(Dataset[Batch]):
-    """Rows and their labels; an ordinary map-style data set.
+    """Rows and their labels in memory; an ordinary map-style data set.
 
     Attributes:
         features: (N, D).
-        labels: (N,) 0 and 1, classes, or grades of relevance.
+        targets: (N,) labels: 0 and 1, classes, or grades of relevance; None if the rows have none.
         query_ids: (N,) any integers, the list each row belongs to; None if all rows are one list.
     """
 
     features: Tensor
-    labels: Tensor
+    targets: Tensor | None
     query_ids: Tensor | None = None
 
     def __post_init__(self) -> None:
-        for name, values in (("labels", self.labels), ("query_ids", self.query_ids)):
+        for name, values in (("labels", self.targets), ("query_ids", self.query_ids)):
             if values is not None and (values.dim() != 1 or len(self.features) != len(values)):
                 raise ValueError(
                     f"{name}: expected shape (N,) with one for each of the {len(self.features)} rows, "
                     f"got {tuple(values.shape)}"
                 )
 
+    @property
+    def labels(self) -> Tensor:
+        """Return the labels (N,); raise an error if the rows have none."""
+        return require_labels(self.targets)
+
     def __len__(self) -> int:
-        return len(self.labels)
+        return len(self.features)
 
     def __getitem__(self, index: int) -> Batch:
         return self.__getitems__([index])
@@ -79,30 +86,44 @@ class Part(Dataset[Batch]):
         return Batch(self.features[rows], self.labels[rows], rows, query_ids)
 
     def take(self, rows: Tensor) -> Part:
-        """The part that holds these rows only, in this order."""
-        query_ids = None if self.query_ids is None else self.query_ids[rows]
-        return Part(self.features[rows], self.labels[rows], query_ids)
+        """Return the part that holds these rows only, in this order."""
+        targets = None if self.targets is None else self.targets[rows]
+        return Part(self.features[rows], targets, None if self.query_ids is None else self.query_ids[rows])
+
+
+def require_labels(targets: Tensor | None) -> Tensor:
+    """Return the labels of a part; raise an error if it has none."""
+    if targets is None:
+        raise ValueError("data: expected labels, to train or to evaluate, got data without them")
+    return targets
+
+
+P = TypeVar("P")
 
 
 @dataclass(frozen=True)
-class Split:
-    """Three disjoint parts: `train` to learn from, `validation` for choices, `test` for the final figure."""
+class Split(Generic[P]):
+    """Three disjoint parts: `train` to learn from, `validation` for choices, `test` for the final figure.
 
-    train: Part
-    validation: Part
-    test: Part
+    A part that is still to be cut from `train` is None.
+    """
 
-    def part(self, name: str) -> Part:
-        """The part called "train", "validation" or "test"."""
-        parts = {"train": self.train, "validation": self.validation, "test": self.test}
-        if name not in parts:
-            raise ValueError(f"part: expected one of {', '.join(parts)}, got {name!r}")
-        return parts[name]
+    train: P
+    validation: P | None = None
+    test: P | None = None
+
+    def part(self, name: str) -> P:
+        """Return the part called "train", "validation" or "test"."""
+        check_choice("part", name, ("train", "validation", "test"))
+        part: P | None = getattr(self, name)
+        if part is None:
+            raise ValueError(f"part: expected one that was given or cut, got {name!r}, which this split lacks")
+        return part
 
 
 def cut_by_class(
     features: Tensor, labels: Tensor, *, train: Sequence[int], validation: Sequence[int], seed: int
-) -> Split:
+) -> Split[Part]:
     """Cut a data set at random, with a given number of rows of every class in two of the parts.
 
     Args:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from rankwise.data.arrays import read_arrays
 from rankwise.data.files import is_compressed, read_bytes
-from rankwise.data.frames import read_parquet
+from rankwise.data.table_files import read_parquet
 from rankwise.registry import nearest
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ __all__ = ["cut_by_query", "cut_stratified", "folds_by_query", "join_parts"]
 THIRDS = (0.6, 0.2, 0.2)
 
 
-def cut_by_query(part: Part, *, shares: Sequence[float] = THIRDS, seed: int) -> Split:
+def cut_by_query(part: Part, *, shares: Sequence[float] = THIRDS, seed: int) -> Split[Part]:
     """Cut at random into parts of whole lists: no list is in two of them.
 
     Args:
@@ -37,7 +37,7 @@ def cut_by_query(part: Part, *, shares: Sequence[float] = THIRDS, seed: int) -> 
     return Split(*(part.take((piece_of_query[query_of_row] == piece).nonzero().squeeze(1)) for piece in range(3)))
 
 
-def folds_by_query(part: Part, *, k: int, seed: int) -> list[Split]:
+def folds_by_query(part: Part, *, k: int, seed: int) -> list[Split[Part]]:
     """Cut the lists at random into k equal groups; each is the test part once, the next one validation then.
 
     Args:
@@ -68,7 +68,7 @@ def folds_by_query(part: Part, *, k: int, seed: int) -> list[Split]:
     return splits
 
 
-def cut_stratified(part: Part, *, shares: Sequence[float] = THIRDS, seed: int) -> Split:
+def cut_stratified(part: Part, *, shares: Sequence[float] = THIRDS, seed: int) -> Split[Part]:
     """Cut at random with the same share of every class in each part, to within one row.
 
     Args:

@@ -1,164 +1,323 @@
-"""Tables of numbers with a label column: CSV, TSV, Parquet and NumPy's npz."""
+"""Tables of numbers with a label column: the schema that is learned from one and reads all others."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from rankwise.checks import check_choice
-from rankwise.data.columns import LINE, find_column, read_numbers, refuse_cells, refuse_missing, strip_text
-from rankwise.data.extras import need
-from rankwise.data.files import LARGEST, check_file
-from rankwise.data.frames import read_frame
+from rankwise.data.columns import find_column, read_numbers, refuse_cells, refuse_missing, strip_text
+from rankwise.data.files import LARGEST, Progress
 from rankwise.data.groups import find_group_file, query_ids_beside
 from rankwise.data.labels import read_known_labels, read_labels
+from rankwise.data.letor import is_letor, read_letor
 from rankwise.data.parts import Part
+from rankwise.data.schema import DataNote, Labels
+from rankwise.data.table_files import RawTable, open_table
 from rankwise.registry import nearest
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Table", "read_table"]
+__all__ = ["Table", "TableSchema", "read_table"]
+
+MISSING = ("error", "median", "keep")
+# float32 holds 24 bits: a column whose rounding error exceeds this share of its spread is shifted before it is rounded.
+_ROUNDING = 1e-3
+
+Target = Literal["binary", "classes", "any"]
 
 
 @dataclass(frozen=True)
-class Table:
-    """A table as a part, and what its numbers are called in the file.
+class TableSchema:
+    """The form of a table: which columns are features, in which order, and what its labels mean.
 
     Attributes:
-        part: features (N, D) float32, labels (N,), query ids (N,) or None.
-        feature_names: of the D columns.
-        label_name: of the label column.
-        classes: what label 0, 1, ... is called in the file; None if the labels are the file's own numbers.
-        query_names: what query id 0, 1, ... is called in the file; None if the ids are the file's own, or none.
+        features: names of the D feature columns, in the order of the model's inputs.
+        label, query: names of those columns; None if the training table had none.
+        columns: names of all columns of the training table, in its order.
+        classes: names of label 0, 1, ...; None if labels are the table's own numbers.
+        named: whether the training table had names; otherwise `columns` are `column 1`, `column 2`, ...
+        missing: "error" refuses missing cells, "median" reads them as NaN, which the model replaces by the median of
+            its training part, "keep" reads them as NaN.
+        header: of text files, see `open_table`.
+        letor: whether the training data came as a LETOR file, whose features are called "1", "2", ...
+        origins: of columns whose differences float32 could not hold (Unix times), a value that is subtracted first.
     """
 
-    part: Part
-    feature_names: tuple[str, ...]
-    label_name: str
+    features: tuple[str, ...]
+    label: str | None = None
+    query: str | None = None
+    columns: tuple[str, ...] = ()
     classes: tuple[str, ...] | None = None
-    query_names: tuple[str, ...] | None = None
+    named: bool = True
+    missing: str = "error"
+    header: str = "auto"
+    letor: bool = False
+    origins: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, part: Part) -> TableSchema:
+        """Return the schema of rows in memory, whose features have no names.
+
+        Example:
+            >>> TableSchema.of(Part(torch.rand(5, 2), torch.zeros(5))).features
+            ('column 1', 'column 2')
+        """
+        names = tuple(f"column {index + 1}" for index in range(part.features.shape[1]))
+        return cls(names, columns=names, named=False)
+
+    def read(
+        self,
+        source: Any,
+        *,
+        labels: Labels = "required",
+        cache: str | Path | None = None,
+        on_progress: Progress | None = None,
+    ) -> Part:
+        """Read another table of the same form.
+
+        Columns are matched by name, in any order. Columns that the training table did not have are ignored with a
+        `DataNote`; a missing one is an error that names all missing ones. A table without names must have the columns
+        of the training table in its order, with or without the label.
+
+        Args:
+            source: see `open_table`; or a LETOR file.
+            labels: "optional" reads a table without a label column, too.
+            cache, on_progress: for LETOR files, see `read_letor`.
+        """
+        if isinstance(source, str | Path) and is_letor(source):
+            return self._read_letor(Path(source), cache, on_progress)
+        raw = self._match(open_table(source, header=self.header))
+        label = self.label if self.label in raw.columns else None
+        if label is None and labels == "required":
+            raise ValueError(f"{raw.name}: expected the label column {self.label!r}, got none")
+        targets = None if label is None else read_known_labels(raw.name, raw.frame, label, self.classes)
+        return Part(self._values(raw), targets, _query_ids(raw, self.query))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the schema as plain values."""
+        return asdict(self)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return what is too large for JSON: nothing."""
+        return {}
+
+    @classmethod
+    def from_saved(cls, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> TableSchema:
+        """Return the schema that `to_json` describes."""
+        lists = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+        return cls(**lists)
+
+    def _match(self, raw: RawTable) -> RawTable:
+        """Return the table with the names of the training table, all features present."""
+        if not raw.named:
+            return self._match_by_position(raw)
+        if not self.named:
+            raise ValueError(
+                f"{raw.name}: expected a table without names of columns, as the training data had none, got names such "
+                f"as {raw.columns[0]!r} (header: no reads the first line as values)"
+            )
+        present = set(raw.columns)
+        if missing := [name for name in self.features if name not in present]:
+            shown = ", ".join(map(repr, missing[:10])) + (f" and {len(missing) - 10} more" if len(missing) > 10 else "")
+            hint = nearest(missing[0], raw.columns) if len(missing) == 1 else ""
+            raise ValueError(f"{raw.name}: expected all columns of the training data, got none called {shown}{hint}")
+        if extra := [name for name in raw.columns if name not in self.columns]:
+            shown = ", ".join(extra[:10]) + (f" and {len(extra) - 10} more" if len(extra) > 10 else "")
+            warnings.warn(
+                f"{raw.name}: ignored {len(extra)} columns that the training data did not have: {shown}",
+                DataNote,
+                stacklevel=4,
+            )
+        return raw
+
+    def _match_by_position(self, raw: RawTable) -> RawTable:
+        given = [name for name in raw.columns if name not in ("labels", "query_ids")]
+        without_label = tuple(name for name in self.columns if name != self.label)
+        for names in (self.columns, without_label, self.features):
+            if len(names) == len(given) and (len(given) == len(raw.columns) or names != self.columns):
+                renamed = dict(zip(given, names, strict=True))
+                if len(given) < len(raw.columns):  # arrays that came with labels
+                    renamed |= {"labels": self.label or "labels", "query_ids": self.query or "query_ids"}
+                frame = raw.frame.rename({old: new for old, new in renamed.items() if old in raw.columns})
+                return RawTable(frame, raw.name, True, raw.path)
+        sizes = sorted({len(self.features), len(without_label), len(self.columns)})
+        raise ValueError(
+            f"{raw.name}: expected {' or '.join(map(str, sizes))} columns, as in the training data, because they have "
+            f"no names, got {len(given)}"
+        )
+
+    def _values(self, raw: RawTable) -> Tensor:
+        """Return the features (N, D) float32, filled column by column, so that no second copy of all is ever held."""
+        values = np.empty((len(raw.frame), len(self.features)), dtype=np.float32)
+        for index, name in enumerate(self.features):
+            column = _read_feature(raw, name, self.missing)
+            values[:, index] = column - self.origins[name] if name in self.origins else column
+        return torch.from_numpy(values)
+
+    def _read_letor(self, path: Path, cache: str | Path | None, on_progress: Progress | None) -> Part:
+        if not self.letor:
+            raise ValueError(f"{path}: expected a table with the columns of the training data, got a LETOR file")
+        part = read_letor(path, cache=cache, on_progress=on_progress)
+        width, expected = part.features.shape[1], len(self.features)
+        if width > expected:
+            warnings.warn(
+                f"{path}: ignored features {expected + 1} to {width}, which the training data did not have",
+                DataNote,
+                stacklevel=4,
+            )
+        features = torch.nn.functional.pad(part.features, (0, expected - width))
+        return Part(features, part.targets, part.query_ids)
+
+
+class Table(NamedTuple):
+    """A table as a part, with its schema."""
+
+    part: Part
+    schema: TableSchema
 
 
 def read_table(
-    path: str | Path,
+    source: Any,
     *,
     label: str | int = -1,
     features: Sequence[str] | None = None,
     query: str | None = None,
     drop: Sequence[str] = (),
     positive: str | None = None,
+    target: Target = "any",
     missing: str = "error",
     header: str = "auto",
-    like: Table | None = None,
+    width: int | None = None,
+    cache: str | Path | None = None,
+    on_progress: Progress | None = None,
 ) -> Table:
-    """Read a table from a CSV, TSV, Parquet or npz file; CSV and TSV may be compressed by gzip or xz.
+    """Read a table to learn from, and learn its schema; `schema.read` then reads others alike.
 
     Labels of two kinds become 0 and 1: 0 and 1 stay, false is 0 and true is 1, of any others the rarer kind is positive
-    unless `positive` names it; `classes` of the result says which is which. More than two kinds of text become 0, 1,
-    2, ... in alphabetical order. Other numbers (grades) stay as they are, as do all numbers where there are queries.
+    unless `positive` names it; `schema.classes` says which is which. More than two kinds of text become 0, 1, 2, ... in
+    alphabetical order. Other numbers (grades) stay as they are, as do all numbers where there are queries.
 
     Args:
-        path: the file. In an npz the arrays are `features` (or `X`), `labels` (or `y`) and perhaps `query_ids` (`qid`).
+        source: a file or a table in memory, see `open_table`; or a LETOR file, which has no named columns: `label`,
+            `query`, `drop`, `features` and `positive` are refused then.
         label: name or position of the label column; by default the last one.
         features: names of the columns to use; by default all that are not used otherwise. They must hold numbers.
-        query: name of the column that says which list a row belongs to. Without it `PATH.query` or `PATH.group`
-            beside the file may give the sizes of the lists; without those all rows are one list.
+        query: name of the column with the list a row belongs to. Without it `PATH.query` or `PATH.group` beside the
+            file may give the sizes of the lists; without those all rows are one list.
         drop: names of columns to leave out.
-        positive: what the positive class is called in the file.
-        missing: "error" refuses cells that are empty, `NA`, `?` or `nan` by line; "median" fills in the median of
-            the column; "keep" leaves NaN, for a look at the data. Missing labels and query ids are always refused.
-        header: "yes" if the first line holds the names of the columns, "no" if it does not (they are called
-            `column 1`, `column 2`, ... then), "auto" takes it for names if none of its fields is a number.
-        like: the table to learn from, when this is one to test on: the same columns and the same classes are read,
-            and lists with the same name get the same id. `label`, `features` and `positive` are taken from there.
+        positive: name of the positive class; all others are negative.
+        target: "binary" refuses labels of more than two kinds, unless `positive` is given.
+        missing: "error" refuses cells that are empty, `NA`, `?` or `nan` by line; "median" and "keep" read them as NaN,
+            see `TableSchema`. Missing labels and query ids are always refused.
+        header: of text files, see `open_table`.
+        width: number of features of a LETOR file that may leave out the last ones.
+        cache, on_progress: for LETOR files, see `read_letor`.
 
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     path = Path(folder, "cells.csv")
         ...     _ = path.write_text("size,round,cancer\\n1.5,0.2,no\\n2.5,0.1,yes\\n1.0,0.3,no\\n")
-        ...     table = read_table(path)
-        >>> table.part.labels.tolist(), table.classes, table.feature_names
+        ...     part, schema = read_table(path)
+        >>> part.labels.tolist(), schema.classes, schema.features
         ([0, 1, 0], ('no', 'yes'), ('size', 'round'))
     """
-    need("polars", "reading a table")
-    import polars as pl
-
-    check_choice("missing", missing, ("error", "median", "keep"))
-    check_choice("header", header, ("auto", "yes", "no"))
-    path = check_file(path)
-    if like is not None:
-        label, features = like.label_name, like.feature_names
-    frame = read_frame(path, header=header, line=LINE)
-    frame = frame.filter(~pl.all_horizontal(pl.exclude(LINE).is_null()))
-    if not len(frame):
-        raise ValueError(f"{path}: expected rows below the names of the columns, got none")
-    columns = [name for name in frame.columns if name != LINE]
-    label_name = find_column(path, columns, "label", label)
-    if query is None and path.suffix == ".npz" and "query_ids" in columns:
+    check_choice("missing", missing, MISSING)
+    if isinstance(source, str | Path) and is_letor(source):
+        given = {"label": label != -1, "query": query, "drop": drop, "features": features, "positive": positive}
+        if wrong := [name for name, value in given.items() if value]:
+            raise ValueError(f"{wrong[0]}: expected nothing, as {source} is a LETOR file and has no named columns")
+        part = read_letor(source, features=width, cache=cache, on_progress=on_progress)
+        names = tuple(str(index + 1) for index in range(part.features.shape[1]))
+        return Table(part, TableSchema(names, "grade", "qid", (*names, "grade", "qid"), letor=True, missing=missing))
+    raw = open_table(source, header=header)
+    columns = raw.columns
+    label_name = find_column(raw.name, columns, "label", label)
+    if query is None and not raw.named and "query_ids" in columns:
         query = "query_ids"
+    chosen = _choose_features(raw, label_name, query, drop, features)
+    has_lists = query is not None or (raw.path is not None and find_group_file(raw.path) is not None)
+    labels, classes = read_labels(
+        raw.name, raw.frame, label_name, positive, as_numbers=has_lists, binary=target == "binary"
+    )
+    origins = {name: origin for name in chosen if (origin := _origin(_read_feature(raw, name, missing))) is not None}
+    schema = TableSchema(
+        tuple(chosen), label_name, query, tuple(columns), classes, raw.named, missing, header, origins=origins
+    )
+    return Table(Part(schema._values(raw), labels, _query_ids(raw, query)), schema)
+
+
+def _choose_features(
+    raw: RawTable, label: str, query: str | None, drop: Sequence[str], features: Sequence[str] | None
+) -> list[str]:
+    columns = raw.columns
     for argument, names in (("query", [query] if query is not None else []), ("drop", drop), ("features", features)):
         for name in names or ():
             if name not in columns:
-                raise ValueError(f"{argument}: {path} has no column {name!r}{nearest(str(name), columns)}")
-    kept = [name for name in columns if name not in (label_name, query, *drop)]
+                raise ValueError(f"{argument}: {raw.name} has no column {name!r}{nearest(str(name), columns)}")
+    kept = [name for name in columns if name not in (label, query, *drop)]
     chosen = kept if features is None else list(features)
     if not chosen:
-        raise ValueError(f"{path}: expected at least one column of features, got none besides the label {label_name!r}")
+        raise ValueError(f"{raw.name}: expected at least one column of features, got none besides the label {label!r}")
     if unfit := [name for name in chosen if name not in kept]:
         raise ValueError(f"features: expected columns that are not the label, the query or dropped, got {unfit[0]!r}")
-    query_ids, query_names = (None, None) if query is None else _queries(path, frame, query, like)
-    values = _features(path, frame, chosen, missing)
-    has_lists = query is not None or find_group_file(path) is not None
-    if like is None:
-        labels, classes = read_labels(path, frame, label_name, positive, as_numbers=has_lists)
-    else:
-        labels, classes = read_known_labels(path, frame, label_name, like.classes), like.classes
-    query_ids = query_ids_beside(path, len(frame), query_ids)
-    return Table(Part(values, labels, query_ids), tuple(chosen), label_name, classes, query_names)
+    return chosen
 
 
-def _features(path: Path, frame: pl.DataFrame, names: list[str], missing: str) -> Tensor:
-    """(N, D) float32, filled column by column, so that no second copy of all is ever held."""
-    values = np.empty((len(frame), len(names)), dtype=np.float32)
-    for place, name in enumerate(names):
-        column = read_numbers(path, frame, name)
-        absent = np.isnan(column)
-        if missing != "keep" and absent.any():
-            if missing == "error":
-                refuse_cells(
-                    path, frame, name, absent, "a number in every line",
-                    "missing cells (missing='median' fills them in, drop=[...] leaves the column out)",
-                )  # fmt: skip
-            if absent.all():
-                raise ValueError(f"{path}, column {name!r}: expected some numbers, got none; drop=[{name!r}]")
-            column = np.where(absent, np.median(column[~absent]), column)
-        large = np.abs(column) > LARGEST
-        if large.any():
-            refuse_cells(path, frame, name, large, "finite numbers up to 3.4e38 (float32)", "larger or infinite ones")
-        values[:, place] = column
-    return torch.from_numpy(values)
+def _read_feature(raw: RawTable, name: str, missing: str) -> NDArray[np.float64]:
+    """Return a column as float64, checked; NaN where a cell is missing, unless that is refused."""
+    column = read_numbers(raw.name, raw.frame, name)
+    absent = np.isnan(column)
+    if missing == "error" and absent.any():
+        refuse_cells(
+            raw.name, raw.frame, name, absent, "a number in every line",
+            "missing cells (missing='median' fills them in, drop=[...] leaves the column out)",
+        )  # fmt: skip
+    if missing == "median" and absent.all():
+        raise ValueError(f"{raw.name}, column {name!r}: expected some numbers, got none; drop=[{name!r}]")
+    large = np.abs(column) > LARGEST
+    if large.any():
+        refuse_cells(
+            raw.name, raw.frame, name, large, "finite numbers up to 3.4e38 (float32)", "larger or infinite ones"
+        )
+    return column
 
 
-def _queries(path: Path, frame: pl.DataFrame, name: str, like: Table | None) -> tuple[Tensor, tuple[str, ...] | None]:
-    """Whole numbers as they are; text as 0, 1, 2, ... in the order in which it first appears."""
+def _origin(column: NDArray[np.float64]) -> float | None:
+    """Return a value to subtract from a column whose differences float32 cannot hold; None where it can."""
+    known = column[~np.isnan(column)]
+    spread = float(known.std()) if len(known) else 0.0
+    error = float(np.abs(known - known.astype(np.float32)).max(initial=0.0))
+    return float(np.median(known)) if spread > 0.0 and error > _ROUNDING * spread else None
+
+
+def _query_ids(raw: RawTable, name: str | None) -> Tensor | None:
+    """Return the list of each row: whole numbers as they are, text as 0, 1, 2, ... in the order of appearance."""
+    query_ids: Tensor | None = None
+    if name is not None and name in raw.columns:
+        refuse_missing(raw.name, raw.frame, name)
+        query_ids = _codes(raw.frame[name])
+    return query_ids if raw.path is None else query_ids_beside(raw.path, len(raw.frame), query_ids)
+
+
+def _codes(column: pl.Series) -> Tensor:
     import polars as pl
 
-    refuse_missing(path, frame, name)
-    column = frame[name]
-    known = None if like is None else like.query_names
-    if known is None and column.dtype.is_integer():
+    if column.dtype.is_integer():
         numbers = column.cast(pl.Int64, strict=False)
         if numbers.null_count() == 0:
-            return torch.from_numpy(numbers.to_numpy().copy()), None
+            return torch.from_numpy(numbers.to_numpy().copy())
     text = strip_text(column.cast(pl.String))
-    words = list(dict.fromkeys([*(known or ()), *text.unique(maintain_order=True)]))
+    words = text.unique(maintain_order=True)
     codes = text.replace_strict(words, range(len(words)), return_dtype=pl.Int64)
-    return torch.from_numpy(codes.to_numpy().copy()), tuple(words)
+    return torch.from_numpy(codes.to_numpy().copy())

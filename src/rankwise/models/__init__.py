@@ -17,7 +17,7 @@ from rankwise.models.neumf import NeuMF
 from rankwise.models.reset import reset_last_layer
 from rankwise.models.resnet import ResNetEmbedder
 from rankwise.models.retinanet import RetinaNetDetector
-from rankwise.models.scaling import SCALINGS, ScaledRanker, Scaling, scaled
+from rankwise.models.scaling import SCALINGS, ScaledRanker, Scaling, fit_scaling, scaled
 from rankwise.models.xml_cnn import XMLCNN
 
 __all__ = [
@@ -45,6 +45,7 @@ __all__ = [
     "ScaledRanker",
     "Scaling",
     "assign_anchors",
+    "fit_scaling",
     "make_anchors",
     "reset_last_layer",
     "scaled",

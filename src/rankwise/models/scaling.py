@@ -2,72 +2,99 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from rankwise.checks import check_choice
 
-__all__ = ["SCALINGS", "ScaledRanker", "Scaling", "scaled"]
+__all__ = ["SCALINGS", "ScaledRanker", "Scaling", "fit_scaling", "scaled"]
 
 SCALINGS = ("standard", "log", "none")
 
 
 class Scaling(nn.Module):
-    """Each feature minus its mean, divided by its spread; a constant feature becomes 0.
+    """Subtract the mean of each feature and divide by its standard deviation; a constant feature becomes 0.
+
+    Missing values (NaN) become the median of their feature. A new layer changes nothing; `fit` learns from data.
 
     Args:
-        features: (N, D) rows to learn mean and spread from: those of the training part.
-        kind: "standard"; "log" takes sign(x) log(1 + |x|) first, for counts and other long tails.
+        width: D, the number of features.
+        kind: "standard"; "log" takes sign(x) log(1 + |x|) first, for counts and other long tails; "none" only fills in
+            missing values.
 
     Example:
-        >>> layer = Scaling(torch.tensor([[1.0, 5.0], [3.0, 5.0]]))
-        >>> layer(torch.tensor([[3.0, 5.0], [5.0, 9.0]]))
+        >>> layer = Scaling(2).fit(torch.tensor([[1.0, 5.0], [3.0, 5.0]]))
+        >>> layer(torch.tensor([[3.0, 5.0], [5.0, torch.nan]]))
         tensor([[1., 0.],
                 [3., 0.]])
     """
 
     mean: Tensor
     factor: Tensor
+    median: Tensor
 
-    def __init__(self, features: Tensor, kind: str = "standard") -> None:
+    def __init__(self, width: int, kind: str = "standard") -> None:
         super().__init__()
-        self.kind = check_choice("kind", kind, ("standard", "log"))
+        self.kind = check_choice("kind", kind, SCALINGS)
+        self.register_buffer("mean", torch.zeros(width))
+        self.register_buffer("factor", torch.ones(width))
+        self.register_buffer("median", torch.zeros(width))
+
+    @torch.no_grad()
+    def fit(self, features: Tensor) -> Scaling:
+        """Learn median, mean and standard deviation from the rows (N, D) of the training part."""
+        if bool(features.isnan().any()):
+            self.median.copy_(torch.from_numpy(np.nanmedian(features.numpy(force=True), axis=0)))
+        if self.kind == "none":
+            return self
         shaped = self._shape(features).double()
         mean, spread = shaped.mean(0), shaped.std(0, correction=0)
         # Rounding leaves a constant feature with a spread that is tiny beside its size.
         constant = spread <= 1e-7 * shaped.abs().amax(0).clamp_min(1e-30)
-        factor = torch.where(constant, 0.0, 1 / torch.where(constant, 1.0, spread))
-        self.register_buffer("mean", mean.to(features.dtype))
-        self.register_buffer("factor", factor.to(features.dtype))
+        self.mean.copy_(mean)
+        self.factor.copy_(torch.where(constant, 0.0, 1 / torch.where(constant, 1.0, spread)))
+        return self
 
     def forward(self, features: Tensor) -> Tensor:
-        """Rows (N, D) to rows (N, D)."""
+        """Scale rows (N, D)."""
         return (self._shape(features) - self.mean) * self.factor
 
+    def extra_repr(self) -> str:
+        return f"{len(self.mean)}, kind={self.kind!r}"
+
     def _shape(self, features: Tensor) -> Tensor:
+        features = torch.where(features.isnan(), self.median.to(features.dtype), features)
         return features.sign() * features.abs().log1p() if self.kind == "log" else features
 
 
-def scaled(model: nn.Module, features: Tensor, kind: str) -> nn.Module:
-    """The model behind a `Scaling` layer; the model itself with "none"."""
-    return model if check_choice("scaling", kind, SCALINGS) == "none" else nn.Sequential(Scaling(features, kind), model)
+def scaled(model: nn.Module, width: int, kind: str, *, fill_missing: bool = False) -> nn.Module:
+    """Return the model behind a `Scaling` layer; the model itself if nothing is to be scaled or filled in."""
+    needed = check_choice("scaling", kind, SCALINGS) != "none" or fill_missing
+    return nn.Sequential(Scaling(width, kind), model) if needed else model
+
+
+def fit_scaling(model: nn.Module, features: Tensor) -> None:
+    """Fit the `Scaling` layers of a model to the rows (N, D) of the training part."""
+    for layer in model.modules():
+        if isinstance(layer, Scaling):
+            layer.fit(features)
 
 
 class ScaledRanker(nn.Module):
-    """A model of rows and their lists, `model(features, query_ids)`, behind a `Scaling` layer; without one for "none".
+    """Put a `Scaling` layer before a model of rows and their lists, `model(features, query_ids)`.
 
     Args:
         model: the model.
-        features: (N, D) rows to learn the scaling from.
-        kind: see `Scaling`.
+        width, kind: see `Scaling`.
     """
 
-    def __init__(self, model: nn.Module, features: Tensor, kind: str) -> None:
+    def __init__(self, model: nn.Module, width: int, kind: str) -> None:
         super().__init__()
-        check_choice("scaling", kind, SCALINGS)
-        self.scaling = nn.Identity() if kind == "none" else Scaling(features, kind)
+        self.scaling = Scaling(width, kind)
         self.model = model
 
     def forward(self, features: Tensor, query_ids: Tensor | None = None) -> Tensor:
+        """Score rows (N, D) in their lists (N,)."""
         scores: Tensor = self.model(self.scaling(features), query_ids)
         return scores

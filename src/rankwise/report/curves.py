@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from rankwise.tasks import TabularTask
-from rankwise.training import Outcome
+from rankwise.problems.tabular import Tabular
+from rankwise.problems.trials import Outcome
 
 __all__ = ["mean_precision_curve", "precision_at_positives"]
 
@@ -14,17 +14,18 @@ Values = NDArray[np.float64]
 
 
 def mean_precision_curve(outcome: Outcome) -> tuple[Values, Values]:
-    """Recall (P,) and the mean precision over seeds (P,) of a tabular task's test part.
+    """Return the recall (P,) and the mean precision over seeds (P,) on the test part of a tabular problem.
 
     The precision at recall k / P is that of the list cut where the k-th of the P positives is found, so the mean of the
     curve is the mean average precision.
     """
     curves = []
     for trial in outcome.trials:
-        if not isinstance(trial.task, TabularTask):
-            raise TypeError(f"outcome: expected trials of a TabularTask, got {type(trial.task).__name__}")
-        scores = trial.task.predict(trial.model, "test").double().numpy()
-        curves.append(precision_at_positives(scores, trial.task.data.test.labels.numpy()))
+        if not isinstance(trial.problem, Tabular):
+            raise TypeError(f"outcome: expected trials of a tabular problem, got {type(trial.problem).__name__}")
+        test = trial.split.part("test")
+        scores = trial.problem.predict(trial.model, test).double().numpy()
+        curves.append(precision_at_positives(scores, test.labels.numpy()))
     precision = np.mean(curves, axis=0)
     return np.arange(1, len(precision) + 1) / len(precision), precision
 

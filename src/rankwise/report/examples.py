@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
+from rankwise.problems.inspection import Drawing, Inspection
 from rankwise.report.content import Frame, Gallery, Picture, Section, Strip, Table, Tables
 from rankwise.report.lists import Top, lists_by_value, top_of
 from rankwise.report.pictures import data_uri
-from rankwise.tasks import Drawing, Inspection
 
 __all__ = ["example_sections", "plural"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from html import escape
 
+from rankwise.problems.inspection import Box, Drawing
 from rankwise.report.pictures import data_uri
-from rankwise.tasks import Box, Drawing
 
 __all__ = ["draw_frames"]
 

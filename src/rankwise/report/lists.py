@@ -11,9 +11,8 @@ from torch import Tensor
 from rankwise.lists import Lists, pack
 from rankwise.metrics.metric import measure_lists
 from rankwise.metrics.names import create_metrics
+from rankwise.problems.inspection import Inspection, SeenLists, spread_over
 from rankwise.ranks import rank
-from rankwise.tasks import Inspection, SeenLists
-from rankwise.tasks.inspection import spread_over
 
 __all__ = ["ListFigures", "Top", "figures_of", "lists_by_value", "top_of", "worst_of"]
 

@@ -1,44 +1,46 @@
-"""Training: the loop, checkpoints, fair comparisons, and the demonstration. Needs `pip install "rankwise[train]"`."""
+"""The training loop, its options, checkpoints and history. Needs `pip install "rankwise[train]"`."""
 
-from rankwise.training.averaging import AverageWeights, averaged
+from rankwise.training.averaging import AverageWeights
 from rankwise.training.checkpoints import Checkpoints, read_checkpoint
-from rankwise.training.devices import Place, make_fabric
+from rankwise.training.devices import make_fabric
 from rankwise.training.estimates import EstimateCheck, check_estimates
-from rankwise.training.history import History, Run, Step
+from rankwise.training.history import Fitted, History, Step
 from rankwise.training.interrupts import Interrupted
-from rankwise.training.linear import LinearRun, fit_linear
 from rankwise.training.loop import fit
-from rankwise.training.optimisers import adamw, constant, cosine, sgd, steps_down, warmed_up
+from rankwise.training.options import (
+    AverageOptions,
+    Budget,
+    CheckpointOptions,
+    DeviceOptions,
+    EvaluationOptions,
+    GradientOptions,
+    OptimiserOptions,
+    ScheduleOptions,
+)
 from rankwise.training.previous import PreviousWeights
-from rankwise.training.trials import Contender, Outcome, Summary, Trial, compete, summarise
+from rankwise.training.trainable import Outputs, Trainable
 
 __all__ = [
+    "AverageOptions",
     "AverageWeights",
+    "Budget",
+    "CheckpointOptions",
     "Checkpoints",
-    "Contender",
+    "DeviceOptions",
     "EstimateCheck",
+    "EvaluationOptions",
+    "Fitted",
+    "GradientOptions",
     "History",
     "Interrupted",
-    "LinearRun",
-    "Outcome",
-    "Place",
+    "OptimiserOptions",
+    "Outputs",
     "PreviousWeights",
-    "Run",
+    "ScheduleOptions",
     "Step",
-    "Summary",
-    "Trial",
-    "adamw",
-    "averaged",
+    "Trainable",
     "check_estimates",
-    "compete",
-    "constant",
-    "cosine",
     "fit",
-    "fit_linear",
     "make_fabric",
     "read_checkpoint",
-    "sgd",
-    "steps_down",
-    "summarise",
-    "warmed_up",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from rankwise.checks import check_count, check_share
 
-__all__ = ["AverageWeights", "Averaging", "averaged"]
+__all__ = ["AverageWeights"]
 
 
 class AverageWeights:
@@ -84,19 +84,3 @@ class AverageWeights:
         """Take up where a saved training left off."""
         self.step = int(state["step"])
         self._mean = {name: value.detach().clone() for name, value in state["mean"].items()}
-
-
-# Makes the average from the model and the steps of the training.
-Averaging = Callable[[nn.Module, int], AverageWeights]
-
-
-def averaged(*, decay: float | None = None, after: float = 0.0) -> Averaging:
-    """For `fit(average=...)`.
-
-    Args:
-        decay: of a moving average; None takes the plain mean.
-        after: the share of the training that is not averaged, in [0, 1).
-    """
-    if not 0 <= after < 1:
-        raise ValueError(f"after: expected a number of at least 0 and less than 1, got {after!r}")
-    return lambda model, steps: AverageWeights(model, decay=decay, after=round(after * steps))

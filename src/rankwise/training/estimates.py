@@ -13,7 +13,7 @@ from rankwise.data import Batch
 from rankwise.distributed import world_size
 from rankwise.estimators import MeanTracker, PairAverages, QuantileTracker, ThresholdTracker
 from rankwise.losses import EmbeddingLoss, LateMemoryLoss
-from rankwise.tasks import InspectableTask, Task
+from rankwise.training.trainable import Trainable
 
 __all__ = ["EstimateCheck", "check_estimates"]
 
@@ -55,23 +55,30 @@ class EstimateCheck(NamedTuple):
         return self._asdict()
 
 
-def check_estimates(task: Task, model: nn.Module, loss: nn.Module) -> list[EstimateCheck]:
-    """Compare what a loss remembers with the truth on some whole lists of the training part.
+def check_estimates(problem: Trainable, model: nn.Module, loss: nn.Module, batch: Batch) -> list[EstimateCheck]:
+    """Compare the running estimates of a loss with their exact values on complete lists.
 
-    Nothing changes by it: model and loss are asked in evaluation mode, and random numbers are put back. There is
-    nothing to check of a loss without a memory, of a task that has no `whole_lists`, or in several processes.
+    Nothing changes by it: model and loss run in evaluation mode, and the random state is restored. A loss without
+    state has nothing to compare, and with several processes nothing is compared.
+
+    Args:
+        problem: whose `training_step` calls the loss.
+        model, loss: as they are in the training.
+        batch: complete lists, see `Trainable.probe_batch`.
 
     Example:
-        >>> from rankwise.data import load_eights
-        >>> from rankwise.tasks import TabularTask
-        >>> task = TabularTask(load_eights(seed=0), loss="stable-ap", positives=8)
-        >>> check_estimates(task, task.build_model(), task.build_loss())[0].known  # nothing yet
+        >>> from rankwise.data import TableSchema, load_eights
+        >>> from rankwise.problems import Tabular
+        >>> problem, train = Tabular(loss="stable-ap"), load_eights(seed=0).train
+        >>> schema = TableSchema.of(train)
+        >>> model, loss = problem.build_model(schema), problem.build_loss(schema, train, steps=1)
+        >>> check_estimates(problem, model, loss, problem.probe_batch(train))[0].known  # no state yet
         0
     """
     if isinstance(loss, LateMemoryLoss):  # old vectors are no part of the truth
         loss = EmbeddingLoss(loss.loss, loss.similarity)
     trackers = [each for each in loss.modules() if type(each) in NAMES]
-    if not trackers or not isinstance(task, InspectableTask) or world_size() > 1:
+    if not trackers or world_size() > 1:
         return []
     seen: list[list[_Numbers]] = [[] for _ in trackers]
     hooks = [
@@ -84,10 +91,10 @@ def check_estimates(task: Task, model: nn.Module, loss: nn.Module) -> list[Estim
         for each, _ in modes:
             each.eval()
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            batch: Batch = move_data_to_device(task.whole_lists(), weight.device)
+            batch = move_data_to_device(batch, weight.device)
             if batch.features.is_floating_point():
                 batch = batch._replace(features=batch.features.to(weight.dtype))
-            task.training_step(model, loss, batch)
+            problem.training_step(model, loss, batch)
     finally:
         for hook in hooks:
             hook.remove()

@@ -1,18 +1,20 @@
-"""What a run leaves behind."""
+"""Results of a training: history, progress, trained modules."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import nn
 
-__all__ = ["History", "Run", "Step"]
+__all__ = ["Fitted", "History", "Step"]
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step, for whoever watches: its number, loss, learning rate, and how many rows of data it used."""
+    """Progress of one optimiser step, passed to callbacks: its number, loss, learning rate and rows of data used."""
 
     number: int
     loss: float
@@ -43,14 +45,31 @@ class History:
     stopped_early: bool = False
     estimates: list[dict[str, Any]] = field(default_factory=list)
 
+    def to_state(self) -> dict[str, Any]:
+        """Return the history as a checkpoint holds it: tensors and plain values."""
+        return {
+            "losses": torch.tensor(self.losses),
+            "steps": list(self.steps),
+            "metrics": [dict(means) for means in self.metrics],
+            "seconds": self.seconds,
+            "best_step": self.best_step,
+            "stopped_early": self.stopped_early,
+            "estimates": [dict(check) for check in self.estimates],
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> History:
+        """Return the history that a checkpoint holds."""
+        return cls(**{**state, "losses": state["losses"].tolist()})
+
     def curve(self, metric: str) -> list[float]:
         """One metric at each of `steps`."""
         return [values[metric] for values in self.metrics]
 
 
 @dataclass(frozen=True)
-class Run:
-    """A trained model, the loss with what it remembers, and the history."""
+class Fitted:
+    """A trained model, its loss with its state, and the history."""
 
     model: nn.Module
     loss: nn.Module

@@ -12,177 +12,126 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.optim import Optimizer
 
-from rankwise.checks import check_count
-from rankwise.data import Batch
+from rankwise.data import Batch, Split
 from rankwise.models.chunks import InChunks
 from rankwise.samplers import SeededBatchSampler
-from rankwise.tasks import Task
-from rankwise.training.averaging import Averaging
 from rankwise.training.checkpoints import Checkpoints, read_checkpoint
-from rankwise.training.devices import Place, make_fabric
+from rankwise.training.devices import make_fabric
 from rankwise.training.estimates import check_estimates
-from rankwise.training.history import History, Run, Step
+from rankwise.training.history import Fitted, History, Step
 from rankwise.training.interrupts import Interrupted, Interrupts
-from rankwise.training.optimisers import Parameters, Schedule
 from rankwise.training.previous import PreviousWeights
 from rankwise.training.random_state import RandomState
+from rankwise.training.trainable import Trainable
 
 __all__ = ["fit"]
 
 
 def fit(
-    task: Task,
+    problem: Trainable,
+    schema: Any,
+    split: Split[Any],
     *,
-    steps: int,
-    optimiser: Callable[[Parameters], Optimizer],
-    schedule: Schedule | None = None,
-    eval_every: int | None = None,
-    patience: int | None = None,
-    take_best: bool = False,
-    clip_norm: float | None = None,
-    accumulate: int = 1,
-    rows_at_once: int | None = None,
-    previous_weights: bool = False,
-    average: Averaging | None = None,
     seed: int = 0,
-    place: Place | None = None,
     fabric: Fabric | None = None,
     checkpoints: Checkpoints | None = None,
-    save_every: int | None = None,
     start: Mapping[str, Any] | None = None,
-    notes: Mapping[str, Any] | None = None,
     check_memory: bool = False,
+    on_start: Callable[[int, int], None] | None = None,
     on_step: Callable[[Step], None] | None = None,
     on_evaluation: Callable[[int, dict[str, float]], None] | None = None,
-) -> Run:
-    """Train a task for a number of steps.
+) -> Fitted:
+    """Train a problem on a split, as its options say.
 
     On the CPU the result depends on the arguments only: the same seed gives the same weights, bit for bit, also when
-    the run was stopped and taken up again from a checkpoint. The random state of the caller is neither read nor
-    changed.
+    the training was stopped and resumed from a checkpoint. The random state of the caller is neither read nor changed.
 
     Args:
-        task: see `Task`.
-        steps: optimiser steps; the data are gone over as often as that takes.
-        optimiser: makes the optimiser from the parameters, for example `adamw(1e-3)`.
-        schedule: makes the learning rate schedule from the optimiser and `steps`, for example `cosine`; None keeps the
-            rate.
-        eval_every: evaluate on the validation part before the first step, after every so many steps and at the end;
-            None never does.
-        patience: stop after so many evaluations without a better value of the task's metric.
-        take_best: give back the weights of the best evaluation instead of the last weights.
-        clip_norm: the largest norm of the gradient; longer ones are shortened to it.
-        accumulate: batches per step, their gradients averaged. For a loss over pairs or lists that is not the gradient
-            of one larger batch (a warning says so); `rows_at_once` gives that.
-        rows_at_once: how many rows of a batch the model takes at a time, for batches larger than memory.
-        previous_weights: give the loss the outputs of each batch under the weights before the last step, too, at the
-            cost of one more forward pass; for losses with a variance-reduced memory (stable AP).
-        average: makes the average of the weights along the training from the model and the steps, for example
-            `averaged(after=0.5)`; evaluations and the model given back then have the averaged weights.
+        problem: see `Trainable`; its options decide the length, the optimiser, evaluation and all else.
+        schema: what was learned about the form of the data.
+        split: the parts to train and to validate on.
         seed: decides the initial weights, the order of the data and everything else that is random.
-        place: device, number of processes and precision; one process on the CPU by default.
-        fabric: a started Fabric (`make_fabric`) to be used instead of making one from `place`.
-        checkpoints: where to save; Ctrl-C then saves, too, before it ends the run with `Interrupted`.
-        save_every: save after every so many steps; None saves at evaluations. The end is always saved.
-        start: a checkpoint to go on from, made by the same call with the same arguments.
-        notes: plain values to be kept in every checkpoint under "notes".
-        check_memory: at every evaluation, also compare what the loss remembers with the truth on some training data
-            (see `check_estimates`); nothing changes by it.
+        fabric: a started Fabric (`make_fabric`); by default one is made from `problem.device`.
+        checkpoints: where to save; Ctrl-C then saves, too, before it ends the training with `Interrupted`.
+        start: a checkpoint to resume from, made by the same call with the same arguments.
+        check_memory: at every evaluation, also compare the running estimates of the loss with exact values on some
+            training data (see `check_estimates`); this changes nothing in the training.
+        on_start: called with the number of steps in all and of those done before.
         on_step: called after every step.
         on_evaluation: called after every evaluation with the step and the metrics.
 
-    Returns:
-        A `Run`.
-
     Example:
-        >>> from rankwise.data import load_eights
-        >>> from rankwise.tasks import TabularTask
-        >>> from rankwise.training import adamw
-        >>> task = TabularTask(load_eights(seed=0), loss="soprc", positives=8)
-        >>> run = fit(task, steps=20, optimiser=adamw(3e-3), eval_every=10)
-        >>> run.history.steps
+        >>> from rankwise.data import TableSchema, load_eights
+        >>> from rankwise.problems import Tabular
+        >>> problem = Tabular(batches={"size": 64, "positives": 8}, budget={"steps": 20}, evaluation={"every": 10})
+        >>> split = load_eights(seed=0)
+        >>> fit(problem, TableSchema.of(split.train), split).history.steps
         [0, 10, 20]
     """
-    for name, value in (
-        ("steps", steps),
-        ("eval_every", eval_every),
-        ("patience", patience),
-        ("accumulate", accumulate),
-        ("save_every", save_every),
-    ):
-        if value is not None:
-            check_count(name, value)
-    if eval_every is None and (patience is not None or take_best):
-        raise ValueError("eval_every: expected a number of steps with patience or take_best, got None")
+    plan = problem.evaluation
+    take_best = plan.weights == "best"
     if start is not None and take_best and checkpoints is None:
-        raise ValueError("checkpoints: expected where the best weights of before `start` are, with take_best, got None")
-    fabric = fabric or make_fabric(place or Place())
+        raise ValueError("checkpoints: expected where the best weights of before `start` are, got None")
+    fabric = fabric or make_fabric(problem.device)
     with RandomState.kept(fabric.device):
-        training = _Training(
-            task, steps, optimiser, schedule, accumulate, rows_at_once, previous_weights, average, seed, fabric
-        )
+        training = _Training(problem, schema, split, seed, fabric)
         if checkpoints is not None or start is not None:
             training.check_resumable()
         if start is not None:
             training.load(start)
+        if on_start is not None:
+            on_start(training.steps, training.step)
+        save_every = problem.checkpoints.every
         with Interrupts(watch=checkpoints is not None) as interrupts:
-            for _ in training.run(clip_norm, on_step):
+            for _ in training.run(on_step):
                 evaluated = improved = False
-                if eval_every is not None and training.due(eval_every):
+                if plan.every is not None and training.due(plan.every):
                     evaluated = True
                     if check_memory:
                         training.check_memory()
                     improved = training.evaluate(on_evaluation, keep=take_best and checkpoints is None)
-                    training.check_patience(patience)
+                    training.check_patience(plan.patience)
                 stopped = interrupts.seen(fabric)
                 due = training.done or stopped or (training.due(save_every) if save_every else evaluated)
                 if checkpoints is not None and (due or improved):
-                    _save(training, checkpoints, fabric, best=improved, notes=notes)
+                    _save(training, checkpoints, fabric, best=improved)
                 if stopped and not training.done:
                     raise Interrupted(training.step)
         training.finish(checkpoints.best if checkpoints is not None else None, take_best=take_best)
-        return Run(training.model, training.loss, training.history)
+        return Fitted(training.model, training.loss, training.history)
 
 
 class _Training:
     """A run in progress: everything that changes from step to step, and how to save and load it."""
 
-    def __init__(
-        self,
-        task: Task,
-        steps: int,
-        optimiser: Callable[[Parameters], Optimizer],
-        schedule: Schedule | None,
-        accumulate: int,
-        rows_at_once: int | None,
-        previous_weights: bool,
-        average: Averaging | None,
-        seed: int,
-        fabric: Fabric,
-    ) -> None:
-        self.task, self.steps, self.accumulate, self.fabric = task, steps, accumulate, fabric
+    def __init__(self, problem: Trainable, schema: Any, split: Split[Any], seed: int, fabric: Fabric) -> None:
+        self.problem, self.split, self.fabric = problem, split, fabric
+        loader = problem.train_loader(split.train, seed)
+        self.accumulate = problem.gradient.accumulate
+        self.steps = steps = problem.budget.in_steps(len(loader) // self.accumulate)
         torch.manual_seed(seed)
-        self.model, self.loss = task.build_model(), task.build_loss()
-        if accumulate > 1 and not getattr(self.loss, "itemwise", False):
+        self.model = problem.build_model(schema)
+        problem.fit_model(self.model, split.train)
+        self.loss = problem.build_loss(schema, split.train, steps=steps)
+        if self.accumulate > 1 and not getattr(self.loss, "itemwise", False):
             warnings.warn(
-                f"accumulate: {accumulate} batches of {type(self.loss).__name__} are not one batch {accumulate} times "
-                "as large, because items are compared within a batch only; rows_at_once gives a larger batch in the "
-                "same memory",
+                f"accumulate: {self.accumulate} batches of {type(self.loss).__name__} are not one batch "
+                f"{self.accumulate} times as large, because items are compared within a batch only; rows_at_once gives "
+                "a larger batch in the same memory",
                 stacklevel=3,
             )
-        self.optimiser = optimiser([*self.model.parameters(), *self.loss.parameters()])
-        self.schedule = None if schedule is None else schedule(self.optimiser, steps)
-        chunked = self.model if rows_at_once is None else InChunks(self.model, rows_at_once)
-        self.previous = PreviousWeights(self.model, self.optimiser) if previous_weights else None
-        self.average = None if average is None else average(self.model, steps)
-        joint = _Joint(task, chunked, self.loss, self.previous)
+        self.optimiser = problem.optimiser.build([*self.model.parameters(), *self.loss.parameters()])
+        self.schedule = problem.schedule.build(self.optimiser, steps)
+        rows = problem.gradient.rows_at_once
+        chunked = self.model if rows is None else InChunks(self.model, rows)
+        self.previous = PreviousWeights(self.model, self.optimiser) if problem.gradient.previous_weights else None
+        self.average = None if problem.average is None else problem.average.build(self.model, steps)
+        joint = _Joint(problem, chunked, self.loss, self.previous)
         # Every process computes the state of the loss from the joined batch: nothing to send around.
         names = [name for name, _ in joint.named_buffers() if name.startswith("loss.")]
         DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(joint, names)
         self.wrapped, self.stepper = fabric.setup(joint, self.optimiser)
-        loader = task.train_loader(seed)
         self.sampler = loader.batch_sampler if isinstance(loader.batch_sampler, SeededBatchSampler) else None
         # The samplers split batches over processes by themselves.
         self.loader: Any = fabric.setup_dataloaders(loader, use_distributed_sampler=False)
@@ -201,44 +150,47 @@ class _Training:
     def due(self, every: int) -> bool:
         return self.step % every == 0 or self.step == self.steps
 
-    def run(self, clip_norm: float | None, on_step: Callable[[Step], None] | None) -> Iterator[None]:
-        """Step by step; yields before the first step of a fresh run and after every step."""
+    def run(self, on_step: Callable[[Step], None] | None) -> Iterator[None]:
+        """Train; yield before the first step of a fresh run and after every step."""
         self.wrapped.train()
         if self._fresh:
             yield
         batches = self._batches()
         while not self.done:
             self._started = time.perf_counter()
-            value, rows = self._step(batches, clip_norm)
+            value, rows = self._step(batches)
             self.losses.append(value)
             self.step += 1
             self.history.seconds += time.perf_counter() - self._started
             if on_step is not None:
                 rate = self.optimiser.param_groups[0]["lr"]
                 on_step(Step(self.step, _check_finite(value.item(), self.step), rate, rows))
-            if self.schedule is not None:
-                self.schedule.step()
+            self.schedule.step()
             yield
 
     def evaluate(self, on_evaluation: Callable[[int, dict[str, float]], None] | None, *, keep: bool) -> bool:
-        """Evaluate on the validation part; whether it is the best so far."""
+        """Evaluate on the validation part; return whether it is the best so far."""
+        metric = self.problem.metric
         with self._judged():
-            found = self.fabric.broadcast(self.task.evaluate(self.model, "validation"))
-        curve = self.history.curve(self.task.metric)
+            means = self.problem.evaluate(self.model, self.split.part("validation")).means
+        means = self.fabric.broadcast(means)
+        curve = self.history.curve(metric)
         self.history.steps.append(self.step)
-        self.history.metrics.append(found)
-        improved = not curve or found[self.task.metric] > max(curve)
+        self.history.metrics.append(means)
+        improved = not curve or means[metric] > max(curve)
         if improved:
             self.history.best_step = self.step
             if keep:
                 self._best = self._judged_weights()
         if on_evaluation is not None:
-            on_evaluation(self.step, found)
+            on_evaluation(self.step, means)
         return improved
 
     def check_memory(self) -> None:
-        """Note how far what the loss remembers is from the truth; single numbers are kept of the last check only."""
-        checks = [{"step": self.step, **check.plain()} for check in check_estimates(self.task, self.model, self.loss)]
+        """Record the errors of the running estimates of the loss; single numbers are kept of the last check only."""
+        batch = self.problem.probe_batch(self.split.train)
+        found = check_estimates(self.problem, self.model, self.loss, batch)
+        checks = [{"step": self.step, **check.plain()} for check in found]
         before = [{**check, "remembered": [], "true": []} for check in self.history.estimates]
         self.history.estimates = [*before, *checks]
 
@@ -268,7 +220,6 @@ class _Training:
         assert self.sampler is not None
         over = self.used == len(self.sampler)
         epoch, used = (self.epoch + 1, 0) if over else (self.epoch, self.used)
-        history = self.history
         return {
             "step": self.step,
             "model": self._judged_weights(),
@@ -276,19 +227,14 @@ class _Training:
             "average": None if self.average is None else self.average.state_dict(),
             "loss": self.loss.state_dict(),
             "optimiser": self.optimiser.state_dict(),
-            "schedule": None if self.schedule is None else self.schedule.state_dict(),
+            "schedule": self.schedule.state_dict(),
             "previous": None if self.previous is None else self.previous.state_dict(),
             "precision": self.fabric.strategy.precision.state_dict(),
             "sampler": {**self.sampler.state_dict(batch=used), "epoch": epoch},
             "random": self.random.save(),
             "history": {
+                **self.history.to_state(),
                 "losses": torch.stack(self.losses).cpu() if self.losses else torch.zeros(0),
-                "steps": list(history.steps),
-                "metrics": [dict(found) for found in history.metrics],
-                "seconds": history.seconds,
-                "best_step": history.best_step,
-                "stopped_early": history.stopped_early,
-                "estimates": [dict(check) for check in history.estimates],
             },
         }
 
@@ -303,8 +249,7 @@ class _Training:
                     warnings.simplefilter("ignore")
                 self.loss.load_state_dict(state["loss"])
             self.optimiser.load_state_dict(state["optimiser"])
-            if self.schedule is not None:
-                self.schedule.load_state_dict(state["schedule"])
+            self.schedule.load_state_dict(state["schedule"])
             if self.previous is not None:
                 self.previous.load_state_dict(state["previous"])
             self.fabric.strategy.precision.load_state_dict(state["precision"])
@@ -312,7 +257,7 @@ class _Training:
         except (KeyError, RuntimeError, TypeError, AttributeError) as problem:
             said = " ".join(str(problem).split())
             raise ValueError(
-                f"start: expected a checkpoint of this task, model and loss, got another ({said})"
+                f"start: expected a checkpoint of this problem, model and loss, got another ({said})"
             ) from None
         self.step, self.epoch, self.used = state["step"], state["sampler"]["epoch"], state["sampler"]["batch"]
         past = dict(state["history"])
@@ -321,7 +266,7 @@ class _Training:
         self.random.load(state["random"], self.step)
         self._fresh = False
 
-    def _step(self, batches: Iterator[Batch], clip_norm: float | None) -> tuple[Tensor, int]:
+    def _step(self, batches: Iterator[Batch]) -> tuple[Tensor, int]:
         self.stepper.zero_grad()
         total, rows = torch.zeros((), device=self.fabric.device), 0
         for number in range(1, self.accumulate + 1):
@@ -332,8 +277,9 @@ class _Training:
                 self.fabric.backward(value)
             total = total + value.detach()
         self._check_gradient()
-        if clip_norm is not None:
-            self.fabric.clip_gradients(self.wrapped, self.stepper, max_norm=clip_norm, error_if_nonfinite=False)
+        clip = self.problem.gradient.clip
+        if clip is not None:
+            self.fabric.clip_gradients(self.wrapped, self.stepper, max_norm=clip, error_if_nonfinite=False)
         self.stepper.step()
         if self.average is not None:
             self.average.update()
@@ -377,20 +323,18 @@ class _Training:
 class _Joint(nn.Module):
     """Model and loss as one module, so that the weights of both are kept equal over processes."""
 
-    def __init__(self, task: Task, model: nn.Module, loss: nn.Module, previous: PreviousWeights | None) -> None:
+    def __init__(self, problem: Trainable, model: nn.Module, loss: nn.Module, previous: PreviousWeights | None) -> None:
         super().__init__()
-        self.task, self.model, self.loss, self.previous = task, model, loss, previous
+        self.problem, self.model, self.loss, self.previous = problem, model, loss, previous
 
     def forward(self, batch: Batch) -> Tensor:
         if self.previous is None:
-            return self.task.training_step(self.model, self.loss, batch)
-        return self.task.training_step(self.model, self.loss, batch, previous=self.previous)
+            return self.problem.training_step(self.model, self.loss, batch)
+        return self.problem.training_step(self.model, self.loss, batch, previous=self.previous)
 
 
-def _save(
-    training: _Training, checkpoints: Checkpoints, fabric: Fabric, *, best: bool, notes: Mapping[str, Any] | None
-) -> None:
-    state = {**training.save(), "notes": dict(notes or {})}
+def _save(training: _Training, checkpoints: Checkpoints, fabric: Fabric, *, best: bool) -> None:
+    state = training.save()
     if fabric.is_global_zero:
         checkpoints.save(state, training.step, best=best)
     fabric.barrier()

@@ -1,4 +1,4 @@
-"""Fair comparisons: every contender gets the same seeds and learning rates, and chooses on validation."""
+"""Fair comparisons: every contender has the same seeds and learning rates, and chooses on validation."""
 
 from __future__ import annotations
 
@@ -9,26 +9,27 @@ from dataclasses import dataclass, replace
 import numpy as np
 from torch import nn
 
-from rankwise.tasks import Task
-from rankwise.training.history import History
-from rankwise.training.loop import fit
-from rankwise.training.optimisers import adamw, cosine
+from rankwise.data import Part, Split, TableSchema
+from rankwise.problems.problem import Problem
+from rankwise.training import History, fit
 
 __all__ = ["Contender", "Outcome", "Summary", "Trial", "compete", "summarise"]
 
 
 @dataclass(frozen=True)
 class Contender:
-    """One way to solve a problem.
+    """One way to solve a problem on rows in memory.
 
     Attributes:
-        name: as it stands in tables.
-        task: the problem for a seed; contenders to be compared must cut the data alike for the same seed.
+        name: in tables.
+        problem: what to train.
+        data: the split of a seed; contenders to be compared must cut the data alike for the same seed.
         steps: optimiser steps of a run.
     """
 
     name: str
-    task: Callable[[int], Task]
+    problem: Problem[TableSchema, Part]
+    data: Callable[[int], Split[Part]]
     steps: int
 
 
@@ -40,13 +41,14 @@ class Trial:
         seed: of the cut of the data, the initial weights and the batches.
         learning_rate: the chosen one; None if nothing was trained.
         test: metrics on the test part, by name.
-        task, model, history: of that run.
+        problem, split, model, history: of that run.
     """
 
     seed: int
     learning_rate: float | None
     test: dict[str, float]
-    task: Task
+    problem: Problem[TableSchema, Part]
+    split: Split[Part]
     model: nn.Module
     history: History
 
@@ -125,22 +127,24 @@ def summarise(values: Sequence[float]) -> Summary:
 
 
 def _trial(contender: Contender, seed: int, rates: Sequence[float], on_step: Callable[[], None] | None) -> Trial:
-    task = contender.task(seed)
+    problem, split = contender.problem, contender.data(seed)
+    schema, test = TableSchema.of(split.train), split.part("test")
     if contender.steps == 0:
-        model = task.build_model()
-        return Trial(seed, None, task.evaluate(model, "test"), task, model, History())
+        model = problem.build_model(schema)
+        return Trial(seed, None, problem.evaluate(model, test).means, problem, split, model, History())
+    evaluation = {"every": max(1, contender.steps // 20), "weights": "last"}
     runs = {
         rate: fit(
-            task,
-            steps=contender.steps,
-            optimiser=adamw(rate),
-            schedule=cosine,
-            eval_every=max(1, contender.steps // 20),
+            problem.changed(
+                budget={"steps": contender.steps}, optimiser={"learning_rate": rate}, evaluation=evaluation
+            ),
+            schema,
+            split,
             seed=seed,
             on_step=None if on_step is None else lambda step: on_step(),
         )
         for rate in rates
     }
-    best = max(runs, key=lambda rate: runs[rate].history.curve(task.metric)[-1])
+    best = max(runs, key=lambda rate: runs[rate].history.curve(problem.metric)[-1])
     run = runs[best]
-    return Trial(seed, best, task.evaluate(run.model, "test"), task, run.model, run.history)
+    return Trial(seed, best, problem.evaluate(run.model, test).means, problem, split, run.model, run.history)

@@ -1,4 +1,4 @@
-"""Data loaders over a part of a data set that is in memory, and predictions for all of it."""
+"""Data loaders over a part, and the outputs of a model for all of its rows."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ ROWS_AT_ONCE = 8192
 
 
 def batches_of(part: Dataset[Batch], sampler: SeededBatchSampler) -> DataLoader[Batch]:
-    """Batches as a batch sampler puts them together."""
-    # A generator of its own: a loader draws a number for its workers, which must not come from the training's.
+    """Return the batches of a sampler."""
+    # A loader draws a seed for its workers: from a generator of its own, so that it leaves the training's alone.
     return DataLoader(part, batch_sampler=sampler, collate_fn=as_it_is, generator=torch.Generator())
 
 
 def shuffled_batches(part: Part, batch_size: int, seed: int) -> DataLoader[Batch]:
-    """Full batches in random order, each row at most once per pass."""
+    """Return full batches in random order, each row at most once per epoch."""
     return batches_of(part, ShuffledBatchSampler(part.labels, batch_size=batch_size, drop_last=True, seed=seed))
 
 
 def predict_all(model: nn.Module, features: Tensor) -> Tensor:
-    """The output of a model for all rows, in evaluation mode and without a graph; its mode is left as it was.
+    """Return the output of a model for all rows, in evaluation mode and without a graph; the mode is restored.
 
-    Several processes take a share of the rows each and give each other the outputs.
+    Several processes take a share of the rows each and gather the outputs.
     """
     weight = next(model.parameters(), features)
     dtype = weight.dtype if features.is_floating_point() else features.dtype
@@ -46,9 +46,9 @@ def predict_all(model: nn.Module, features: Tensor) -> Tensor:
 
 
 def predict_lists(model: nn.Module, features: Tensor, query_ids: Tensor) -> Tensor:
-    """The scores (N,) of all rows by a model that sees the rows of a list together: `model(features, query_ids)`.
+    """Return the scores (N,) of all rows by a model that takes whole lists: `model(features, query_ids)`.
 
-    Several processes take a share of the lists each and give each other the scores.
+    Several processes take a share of the lists each and gather the scores.
     """
     _, list_of_row, lengths = query_ids.unique(return_inverse=True, return_counts=True)
     by_list = list_of_row.argsort(stable=True)
@@ -57,21 +57,21 @@ def predict_lists(model: nn.Module, features: Tensor, query_ids: Tensor) -> Tens
     weight = next(model.parameters(), features)
     training = model.training
     model.eval()
-    scores, places = [weight.new_zeros(0)], [by_list[:0]]
+    scores, indices = [weight.new_zeros(0)], [by_list[:0]]
     with torch.no_grad():
         for block in _blocks([rows_of[number] for number in own]):
             rows = torch.cat(block)
             inputs = features[rows].to(weight.device, weight.dtype)
             scores.append(model(inputs, query_ids[rows].to(weight.device)))
-            places.append(rows)
+            indices.append(rows)
     model.train(training)
-    found = gather_rows(torch.cat(scores)).cpu()
-    where = gather_rows(torch.cat(places).to(weight.device)).cpu()
-    return found[where.argsort()]
+    joined = gather_rows(torch.cat(scores)).cpu()
+    order = gather_rows(torch.cat(indices).to(weight.device)).cpu()
+    return joined[order.argsort()]
 
 
 def _blocks(lists: list[Tensor]) -> Iterator[list[Tensor]]:
-    """Lists taken together up to `ROWS_AT_ONCE` rows, a longer one alone."""
+    """Yield lists in blocks of up to `ROWS_AT_ONCE` rows, a longer list alone."""
     block: list[Tensor] = []
     for rows in lists:
         if block and sum(map(len, block)) + len(rows) > ROWS_AT_ONCE:
@@ -83,5 +83,5 @@ def _blocks(lists: list[Tensor]) -> Iterator[list[Tensor]]:
 
 
 def as_it_is(batch: Any) -> Any:
-    # `Part.__getitems__` has already put the batch together.
+    # `__getitems__` of a part returns a whole batch.
     return batch

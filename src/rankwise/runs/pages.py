@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rankwise.recipes.load import dump_recipe
-from rankwise.recipes.schema import Recipe
+from rankwise.problems.inspection import Inspection
+from rankwise.problems.load import dump_problem
+from rankwise.problems.problem import Problem
 from rankwise.report import Listing, Report
 from rankwise.report.run import RunResult, run_report
-from rankwise.tasks import Inspection
 from rankwise.training import History
 
-__all__ = ["REPORT", "page_of"]
-
-REPORT = "report.html"
+__all__ = ["page_of"]
 
 
 def page_of(
     name: str,
-    recipe: Recipe,
+    problem: Problem[Any, Any],
     record: Mapping[str, Any],
     inspection: Inspection,
     history: History,
@@ -27,11 +25,11 @@ def page_of(
     steps: int,
     part: str,
 ) -> Report:
-    """The report of a run.
+    """Return the report of a run.
 
     Args:
         name: of the run.
-        recipe, record: what it was made from.
+        problem, record: what it was made from.
         inspection: of its best weights on `part` of the data.
         history: of its training.
         steps: how many the run is to take in all.
@@ -41,18 +39,18 @@ def page_of(
         name,
         part,
         next(iter(inspection.evaluation.means)),
-        recipe.loss.name,
+        problem.loss.name,
         inspection,
         history,
         steps,
-        _facts(recipe, record, history),
-        (Listing("The complete recipe", dump_recipe(recipe)),),
+        _facts(problem, record, history),
+        (Listing("The complete recipe", dump_problem(problem)),),
     )
     return run_report(result)
 
 
-def _facts(recipe: Recipe, record: Mapping[str, Any], history: History) -> tuple[tuple[str, str], ...]:
-    content = recipe.model_dump(mode="json", exclude_none=True)
+def _facts(problem: Problem[Any, Any], record: Mapping[str, Any], history: History) -> tuple[tuple[str, str], ...]:
+    content = problem.model_dump(mode="json", exclude_none=True)
     parts = [
         (key.replace("_", " ").capitalize(), _in_words(_that_matter(content[key])))
         for key in ("loss", "model", "batches", "warm_up", "memory", "augmentation", "optimiser", "schedule")
@@ -61,12 +59,12 @@ def _facts(recipe: Recipe, record: Mapping[str, Any], history: History) -> tuple
     files = [f"{path} (SHA-256 {digest[:12]})" for path, digest in record["data"].items()]
     versions = ", ".join(f"{name} {number}" for name, number in record["versions"].items())
     return (
-        ("Task", f"{recipe.task}: {recipe.summary}"),
+        ("Task", f"{problem.kind}: {problem.summary}"),
         ("Data", "; ".join(files)),
         *parts,
         ("Seed", str(record["seed"])),
         ("Training", f"{len(history.losses):,} steps, {history.seconds:.1f} s without evaluation"),
-        ("Device", _in_words(content["place"])),
+        ("Device", _in_words(content["device"])),
         ("Versions", versions),
         ("Machine", str(record["machine"])),
     )

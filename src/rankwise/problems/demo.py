@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from torch import nn
 
-from rankwise.data import load_digit_retrieval, load_eights
-from rankwise.tasks import RetrievalTask, TabularTask, Task
-from rankwise.training.trials import Contender, Outcome, compete
+from rankwise.data import TableSchema, load_digit_retrieval, load_eights
+from rankwise.problems.retrieval import Retrieval
+from rankwise.problems.tabular import Tabular
+from rankwise.problems.trials import Contender, Outcome, compete
 
 __all__ = ["DemoPlan", "DemoResult", "plan_demo", "run_demo"]
 
@@ -60,14 +62,14 @@ def plan_demo(*, seeds: int = 5, quick: bool = False) -> DemoPlan:
         >>> [contender.name for contender in plan_demo(quick=True).eights]
         ['cross entropy', 'balanced cross entropy', 'SOPRC']
     """
-    plain = Contender("cross entropy", _eights("cross-entropy", positives=None), STEPS)
-    balanced = Contender("balanced cross entropy", _eights("balanced-cross-entropy"), STEPS)
-    direct = Contender("SOPRC", _eights("soprc"), STEPS)
+    plain = Contender("cross entropy", _eights("cross-entropy", positives=None), load_eights, STEPS)
+    balanced = Contender("balanced cross entropy", _eights("balanced-cross-entropy"), load_eights, STEPS)
+    direct = Contender("SOPRC", _eights("soprc"), load_eights, STEPS)
     eights = (plain, balanced, direct) if quick else (plain, _longer(plain), balanced, _longer(balanced), direct)
     retrieval = (
-        Contender("raw pixels", _raw_pixels, 0),
-        Contender("cross entropy features", _retrieval("classifier"), STEPS),
-        Contender("SOPRC", _retrieval("soprc"), STEPS),
+        Contender("raw pixels", _RawPixels(**_RETRIEVAL), load_digit_retrieval, 0),
+        Contender("cross entropy features", Retrieval(loss="classifier", **_RETRIEVAL), load_digit_retrieval, STEPS),
+        Contender("SOPRC", Retrieval(loss="soprc", **_RETRIEVAL), load_digit_retrieval, STEPS),
     )
     rates = (0.003, 0.03) if quick else (0.001, 0.003, 0.01, 0.03, 0.1)
     return DemoPlan(eights, retrieval, tuple(range(seeds)), rates)
@@ -99,19 +101,20 @@ def _longer(contender: Contender) -> Contender:
     return replace(contender, name=f"{contender.name} {LONGER}x", steps=LONGER * STEPS)
 
 
-@dataclass(frozen=True)
-class _RawPixels(RetrievalTask):
-    def build_model(self) -> nn.Module:
+_MODEL = {"hidden": (64,), "scaling": "none"}
+_RETRIEVAL: dict[str, Any] = {
+    "model": {**_MODEL, "dimensions": 32},
+    "batches": {"classes": 10, "samples_per_class": 6},
+    "metrics": ("map", "recall@1"),
+}
+
+
+class _RawPixels(Retrieval):
+    """Retrieval by the features as they are."""
+
+    def build_model(self, schema: TableSchema) -> nn.Module:
         return nn.Identity()
 
 
-def _eights(loss: str, positives: int | None = 8) -> Callable[[int], Task]:
-    return lambda seed: TabularTask(load_eights(seed), loss=loss, positives=positives)
-
-
-def _retrieval(loss: str) -> Callable[[int], Task]:
-    return lambda seed: RetrievalTask(load_digit_retrieval(seed), loss=loss)
-
-
-def _raw_pixels(seed: int) -> Task:
-    return _RawPixels(load_digit_retrieval(seed), loss="soprc")
+def _eights(loss: str, positives: int | None = 8) -> Tabular:
+    return Tabular(loss=loss, model=_MODEL, batches={"size": 64, "positives": positives}, metrics=("ap",))

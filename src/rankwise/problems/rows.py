@@ -14,7 +14,7 @@ from rankwise.metrics import Evaluation
 from rankwise.metrics.evaluate import collect
 from rankwise.metrics.metric import measure_lists
 from rankwise.metrics.names import create_metrics
-from rankwise.tasks.inspection import SeenLists
+from rankwise.problems.inspection import SeenLists
 
 __all__ = ["JudgedRows", "judge_rows", "look_at_rows", "predict_rows"]
 

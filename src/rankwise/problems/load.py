@@ -1,9 +1,9 @@
-"""Reading recipes: YAML, `key=value` changes, and errors that name the key."""
+"""Problems from recipes: YAML files, `key=value` changes, and errors that name the key."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
@@ -11,11 +11,11 @@ from typing import Any, Union, get_args, get_origin
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from rankwise.recipes.kinds import KINDS
-from rankwise.recipes.schema import Recipe
+from rankwise.problems.kinds import KINDS, library, problem_class
+from rankwise.problems.problem import Problem
 from rankwise.registry import nearest
 
-__all__ = ["BadRecipe", "dump_recipe", "library", "load_recipe", "make_recipe"]
+__all__ = ["BadRecipe", "dump_problem", "load_problem", "make_problem"]
 
 _LIMITS = {
     "greater_than_equal": ("at least", "ge"),
@@ -35,12 +35,16 @@ _TYPES = {
 _MOST_BYTES, _MOST_VALUES, _DEEPEST = 1 << 20, 10_000, 50
 
 
+# Top-level keys of recipes that were renamed since 0.1.
+_RENAMED = {"place": "device"}
+
+
 class BadRecipe(ValueError):
     """A recipe that cannot be run; the message names the key, what was expected and what came."""
 
 
-def load_recipe(name: str | Path, changes: Sequence[str] = ()) -> Recipe:
-    """Read a recipe from a file, or one that comes with the program by its name, and apply changes.
+def load_problem(name: str | Path, changes: Sequence[str] = ()) -> Problem[Any, Any]:
+    """Read a problem from a recipe: a YAML file, or one of the library by its name.
 
     Args:
         name: a path of a YAML file, or a name from `library()`.
@@ -61,40 +65,45 @@ def load_recipe(name: str | Path, changes: Sequence[str] = ()) -> Recipe:
         raise BadRecipe(f"recipe: no file {str(name)!r}")
     else:
         raise BadRecipe(f"recipe: no file and no recipe called {str(name)!r}{nearest(str(name), known)}")
-    return make_recipe(_parse(str(name), text), changes)
+    return make_problem(_parse(str(name), text), changes)
 
 
-def make_recipe(content: object, changes: Sequence[str] = ()) -> Recipe:
-    """A recipe from what a YAML file holds, with changes."""
+def make_problem(content: object, changes: Sequence[str] = ()) -> Problem[Any, Any]:
+    """Return the problem that the content of a YAML file describes, with changes."""
     if not isinstance(content, Mapping):
         raise BadRecipe(f"recipe: expected keys and values, got {_kind(content)}")
     tree: dict[Any, Any] = _Copier().copy(content)
     for change in changes:
         _apply(tree, change)
-    task = tree.get("task")
+    task = tree.pop("task", None)
     if task is None:
         raise BadRecipe(f"task: missing; expected one of {', '.join(KINDS)}")
     if not isinstance(task, str) or task not in KINDS:
         raise BadRecipe(f"task: unknown task {_shown(task)}{nearest(str(task), KINDS)}")
+    _migrate(tree)
+    kind = problem_class(task)
     loss = tree.get("loss")
     if isinstance(loss, dict) and "name" not in loss:
-        loss["name"] = KINDS[task].model_fields["loss"].default.name
+        loss["name"] = kind.model_fields["loss"].default.name
     try:
-        return KINDS[task].model_validate(tree)
+        return kind.model_validate(tree)
     except ValidationError as problem:
-        raise BadRecipe(_explain(problem, KINDS[task])) from None
+        raise BadRecipe(_explain(problem, kind)) from None
 
 
-def dump_recipe(recipe: Recipe) -> str:
-    """A recipe as YAML with every key, those left to their defaults included."""
-    return str(yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False, allow_unicode=True))
+def dump_problem(problem: Problem[Any, Any]) -> str:
+    """Return a problem as YAML with every key, those left to their defaults included."""
+    content = {"task": problem.kind, **problem.model_dump(mode="json")}
+    return str(yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
 
 
-def library() -> dict[str, str]:
-    """The recipes that come with the program: their text by name."""
-    folder = files("rankwise.recipes").joinpath("library")
-    found = (entry for entry in folder.iterdir() if entry.name.endswith(".yaml"))
-    return {entry.name.removesuffix(".yaml"): entry.read_text(encoding="utf-8") for entry in sorted(found, key=str)}
+def _migrate(tree: dict[Any, Any]) -> None:
+    """Give renamed keys of recipes of 0.1 their present names, with a warning."""
+    for old, new in _RENAMED.items():
+        if old in tree:
+            said = f"recipe: {old!r} is now called {new!r}; the old key goes in 0.3"
+            warnings.warn(said, FutureWarning, stacklevel=3)
+            tree.setdefault(new, tree.pop(old))
 
 
 def _parse(name: str, text: str) -> object:
@@ -143,7 +152,7 @@ def _apply(tree: dict[Any, Any], change: str) -> None:
     tree[last] = _Copier().copy(_parse(f"change {change!r}", text))
 
 
-def _explain(problem: ValidationError, kind: type[Recipe]) -> str:
+def _explain(problem: ValidationError, kind: type[Problem[Any, Any]]) -> str:
     first, *others = problem.errors(include_url=False)
     path, known = _keys_of(kind, first["loc"])
     key = ".".join(path) or "recipe"
@@ -158,19 +167,19 @@ def _explain(problem: ValidationError, kind: type[Recipe]) -> str:
     return said + (f" (and {len(others)} more)" if others else "")
 
 
-def _keys_of(kind: type[BaseModel], places: Sequence[int | str]) -> tuple[list[str], list[str]]:
-    """The path of keys as a user knows it (without names of types), and the keys that may stand where it ends."""
+def _keys_of(kind: type[BaseModel], location: Sequence[int | str]) -> tuple[list[str], list[str]]:
+    """Return the path of keys as a user knows it (without names of types), and the keys that are known at its end."""
     path: list[str] = []
     model: Any = kind
     known: list[str] = []
-    for place in places:
-        if model is None and isinstance(place, str):
+    for key in location:
+        if model is None and isinstance(key, str):
             break
-        path.append(str(place))
-        if isinstance(place, str):
+        path.append(str(key))
+        if isinstance(key, str):
             fields = model.model_fields
             known = list(fields)
-            model = _model_in(fields[place].annotation) if place in fields else None
+            model = _model_in(fields[key].annotation) if key in fields else None
     return path, known
 
 

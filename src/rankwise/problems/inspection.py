@@ -1,21 +1,19 @@
-"""What a task can show of a trained model: its lists, some at a time, and what they are called."""
+"""What a report shows of a trained model: its lists, some at a time, with names and pictures."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from rankwise.data import Batch
 from rankwise.metrics import Evaluation
 
 __all__ = [
     "Box",
     "Drawing",
-    "InspectableTask",
     "Inspection",
     "SeenLists",
     "inspect_items",
@@ -24,7 +22,7 @@ __all__ = [
     "spread_over",
 ]
 
-# Rows of whole lists against which to check what a loss remembers.
+# Rows of complete lists on which running estimates are compared with exact values.
 CHECKED_ROWS = 4096
 
 
@@ -77,7 +75,8 @@ class Inspection:
         list_picture, item_picture: what it looks like, uint8 (C, H, W); None where there are no pictures.
         relevant: (Q,) how many relevant items each list has, if some may not be among those scored (objects that a
             detector missed); None counts those scored.
-        drawings: pictures with frames in them, if the task has any.
+        drawings: pictures with frames in them, if the problem has any.
+        scores: (N,) of all rows, for problems that score rows one by one.
     """
 
     evaluation: Evaluation
@@ -91,21 +90,11 @@ class Inspection:
     item_picture: Callable[[int, int], Tensor] | None = None
     relevant: Tensor | None = None
     drawings: tuple[Drawing, ...] = ()
+    scores: Tensor | None = None
 
     def metric_by_list(self, metric: str) -> str:
         """The metric, or, where it is one of all lists together, the one that has a value for each list."""
         return metric if metric in self.evaluation.per_query else next(iter(self.evaluation.per_query))
-
-
-@runtime_checkable
-class InspectableTask(Protocol):
-    """A task that a report can be made of."""
-
-    def inspect(self, model: nn.Module, part: str, *, bootstrap: int = 0) -> Inspection:
-        """The figures of `judge`, and the lists behind them."""
-
-    def whole_lists(self) -> Batch:
-        """Some whole lists of the training part as a batch, to check what a loss remembers of them against."""
 
 
 def inspect_items(
@@ -137,6 +126,7 @@ def inspect_items(
         look,
         list_name=lambda number: f"{list_word} {int(evaluation.query_ids[number])}",
         item_name=lambda number, column: f"row {int(rows_of[number][column])}",
+        scores=scores,
     )
 
 

@@ -1,0 +1,282 @@
+"""Tables from files and from memory, as polars frames with the line of every row."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass, replace
+from io import BytesIO
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankwise.checks import check_choice
+from rankwise.data.arrays import read_arrays
+from rankwise.data.columns import LINE
+from rankwise.data.extras import need
+from rankwise.data.files import bad_line, check_file, is_compressed, read_bytes, read_line_blocks, read_text
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["RawTable", "open_table", "read_parquet"]
+
+MISSING = ["", "NA", "N/A", "na", "nan", "NaN", "null", "?"]
+LINES_FOR_TYPES, LINES_FOR_HEADER = 1000, 100
+# A column of one value takes no room in a Parquet file, so its size says little: so many cells may be in any file,
+# and more if there are no more than so many to a byte.
+FREE_CELLS, CELLS_PER_BYTE = 1 << 27, 256
+ARRAYS = {"features": ("features", "X"), "labels": ("labels", "y"), "query_ids": ("query_ids", "qid")}
+
+
+@dataclass(frozen=True)
+class RawTable:
+    """A table as it was given: columns of any type.
+
+    Attributes:
+        frame: the columns, plus one called `LINE` with the line of each row in the file, counted from 1.
+        name: what errors call the table: its path, or the kind of object.
+        named: whether the columns have names of their own; otherwise they are called `column 1`, `column 2`, ...
+        path: of the file; None for a table in memory.
+    """
+
+    frame: pl.DataFrame
+    name: str
+    named: bool
+    path: Path | None = None
+
+    @property
+    def columns(self) -> list[str]:
+        """Return the names of the columns without `LINE`."""
+        return [name for name in self.frame.columns if name != LINE]
+
+
+def open_table(source: object, *, header: str = "auto", separator: str | None = None) -> RawTable:
+    """Open a table from a file or from memory.
+
+    Args:
+        source: a path (.parquet, .arrow, .feather, .npz; everything else is text with separators, plain or compressed
+            by gzip or xz), a polars or pandas frame, an array (N, D), or a tuple of arrays: features (N, D), labels
+            (N,) and perhaps query ids (N,).
+        header: of a text file: "yes" if the first line holds the names of the columns, "no" if it does not, "auto"
+            decides by comparing it with the lines below.
+        separator: between the fields of a text file; by default what its first line holds most of: tab, `;` or `,`.
+    """
+    need("polars", "reading a table")
+    check_choice("header", header, ("auto", "yes", "no"))
+    if isinstance(source, str | Path):
+        path = check_file(source)
+        table = _read_file(path, header, separator)
+    else:
+        table = _read_object(source)
+    import polars as pl
+
+    frame = table.frame.filter(~pl.all_horizontal(pl.exclude(LINE).is_null()))
+    if not len(frame):
+        raise ValueError(f"{table.name}: expected rows below the names of the columns, got none")
+    return replace(table, frame=frame)
+
+
+def _read_file(path: Path, header: str, separator: str | None) -> RawTable:
+    if path.suffix == ".parquet":
+        return RawTable(read_parquet(path).with_row_index(LINE, offset=1), str(path), True, path)
+    if path.suffix in (".arrow", ".feather", ".ipc"):
+        return RawTable(_read_arrow(path).with_row_index(LINE, offset=1), str(path), True, path)
+    if path.suffix == ".npz":
+        return RawTable(_read_npz(path).with_row_index(LINE, offset=1), str(path), False, path)
+    frame, named = _read_text(path, header, separator)
+    return RawTable(frame, str(path), named, path)
+
+
+def _read_object(source: object) -> RawTable:
+    import polars as pl
+
+    if isinstance(source, pl.DataFrame):
+        return RawTable(source.with_row_index(LINE, offset=1), "polars frame", True)
+    if type(source).__module__.partition(".")[0] == "pandas" and hasattr(source, "columns"):
+        return RawTable(_from_pandas(source).with_row_index(LINE, offset=1), "pandas frame", True)
+    arrays = source if isinstance(source, tuple | list) else (source,)
+    if not 1 <= len(arrays) <= len(ARRAYS) or not all(hasattr(each, "__array__") for each in arrays):
+        raise TypeError(
+            "source: expected a path, a polars or pandas frame, an array of features, or a tuple of arrays (features, "
+            f"labels, query ids), got {type(source).__name__}"
+        )
+    columns = _array_columns("arrays", {name: np.asarray(each) for name, each in zip(ARRAYS, arrays, strict=False)})
+    return RawTable(columns.with_row_index(LINE, offset=1), "arrays", False)
+
+
+def _from_pandas(frame: Any) -> pl.DataFrame:
+    import polars as pl
+
+    names = [str(name) for name in frame.columns]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"pandas frame: expected a different name for every column, got {twice[0]!r} twice")
+    columns = {}
+    for place, name in enumerate(names):
+        column = frame.iloc[:, place]
+        plain = column.to_numpy() if column.dtype.kind in "biufM" else column.astype(object).where(column.notna(), None)
+        columns[name] = pl.Series(name, plain if column.dtype.kind in "biufM" else plain.tolist(), strict=False)
+    return pl.DataFrame(columns)
+
+
+def _read_arrow(path: Path) -> pl.DataFrame:
+    import polars as pl
+
+    try:
+        return pl.read_ipc(path, memory_map=False)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as problem:
+        raise ValueError(f"{path}: expected an Arrow (Feather) file, got {_first_line(problem)}") from None
+
+
+def read_parquet(path: Path) -> pl.DataFrame:
+    """A Parquet file; one that is damaged, or would fill the memory, is refused."""
+    import polars as pl
+
+    try:
+        lazy = pl.scan_parquet(path, glob=False)
+        cells = lazy.select(pl.len()).collect().item() * len(lazy.collect_schema())
+        if cells <= max(FREE_CELLS, CELLS_PER_BYTE * path.stat().st_size):
+            return pl.read_parquet(path, glob=False)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as problem:
+        raise ValueError(f"{path}: expected a Parquet file, got {_first_line(problem)}") from None
+    raise ValueError(
+        f"{path}: expected at most {FREE_CELLS:,} cells or {CELLS_PER_BYTE} to a byte of the file, got {cells:,}"
+    )
+
+
+def _read_text(path: Path, header: str, separator: str | None) -> tuple[pl.DataFrame, bool]:
+    import polars as pl
+
+    separator, lines = _first_lines(path, separator)
+    fields = lines[0]
+    named = _is_header(path, lines) if header == "auto" else header == "yes"
+    if named and len(set(fields)) < len(fields):
+        twice = next(name for name in fields if fields.count(name) > 1)
+        bad_line(path, 1, "a different name for every column", f"{twice!r} twice")
+    names = fields if named else [f"column {number}" for number in range(1, len(fields) + 1)]
+    # A path is read in place; what is compressed, or has separators that polars does not know, has to be in memory.
+    source: Path | BytesIO = path
+    if is_compressed(path) or len(separator) > 1:
+        source = BytesIO(read_bytes(path).replace(separator.encode(), separator[:1].encode()))
+
+    def read(lines_to_look_at: int | None) -> pl.DataFrame:
+        return pl.read_csv(
+            source,
+            separator=separator[:1],
+            has_header=False,
+            skip_lines=1 if named else 0,
+            new_columns=names,
+            null_values=MISSING,
+            infer_schema_length=lines_to_look_at,
+            raise_if_empty=False,
+            glob=False,
+        )
+
+    try:
+        try:
+            frame = read(LINES_FOR_TYPES)
+        except pl.exceptions.PolarsError:
+            # A later line does not fit the types of the first ones: now look at all of them, which takes longer.
+            frame = read(None)
+    except (pl.exceptions.PolarsError, OSError) as problem:
+        _find_bad_line(path, separator, len(fields))
+        raise ValueError(f"{path}: cannot be read as a table: {_first_line(problem)}") from None
+    if frame.width and frame.width != len(fields):
+        _find_bad_line(path, separator, len(fields))
+        raise ValueError(f"{path}: expected {len(fields)} fields in every line, got {frame.width}")
+    return frame.with_row_index(LINE, offset=2 if named else 1), named
+
+
+def _first_lines(path: Path, separator: str | None) -> tuple[str, list[list[str]]]:
+    """Return the separator and the fields of the first lines."""
+    block = next(read_line_blocks(path, block_bytes=1 << 16), None)
+    lines = [] if block is None else [line for _, line in islice(block.lines(), LINES_FOR_HEADER)]
+    first = lines[0] if lines else b""
+    try:
+        text = first.decode("utf-8")
+    except UnicodeDecodeError as problem:
+        bad_line(path, 1, "text in UTF-8", f"the byte 0x{first[problem.start]:02x}")
+    if not text.strip():
+        bad_line(path, 1, "the names of the columns or numbers", "an empty line")
+    if separator is None:
+        separator = max("\t;,", key=text.count)
+    if "\r" in text:
+        bad_line(path, 1, "lines that end with a newline", "a carriage return within the line")
+    decoded = [line.decode("utf-8", errors="replace").replace(separator, separator[:1]) for line in lines]
+    rows = csv.reader([line for line in decoded if line.strip()], delimiter=separator[:1])
+    try:
+        return separator, [[field.strip() for field in row] for row in rows]
+    except csv.Error as problem:
+        bad_line(path, 1, "fields with separators", str(problem))
+
+
+def _is_header(path: Path, lines: list[list[str]]) -> bool:
+    """Return whether the first line holds names: it differs in kind from the lines below it."""
+    first, below = lines[0], [row for row in lines[1:] if len(row) == len(lines[0])]
+    if not any(map(_is_number, first)):
+        return True
+    if all(map(_is_number, first)):
+        return False
+    texts = [place for place, field in enumerate(first) if field not in MISSING and not _is_number(field)]
+    for place in texts:
+        values = [row[place] for row in below if row[place] not in MISSING]
+        if values and all(map(_is_number, values)):
+            return True  # a name above numbers
+        if first[place] in values:
+            return False  # a value that occurs again
+    raise ValueError(
+        f"{path}: expected a first line of names or of values, got {', '.join(first[:4])!r}, which may be either; say "
+        "which with header: yes or header: no"
+    )
+
+
+def _is_number(field: str) -> bool:
+    try:
+        float(field.strip("'\""))
+    except ValueError:
+        return False
+    return True
+
+
+def _find_bad_line(path: Path, separator: str, fields: int) -> None:
+    """Raise the error of the first line that is not UTF-8 or has more fields than the first: slow, and only then."""
+    text = read_text(path).replace(separator, separator[:1])
+    reader = csv.reader(text.splitlines(keepends=True), delimiter=separator[:1])
+    try:
+        for row in reader:
+            if len(row) > fields:
+                bad_line(path, reader.line_num, f"{fields} fields as in the first line", f"{len(row)}")
+    except csv.Error as problem:
+        bad_line(path, reader.line_num, "fields with separators", str(problem))
+
+
+def _read_npz(path: Path) -> pl.DataFrame:
+    stored = read_arrays(path)
+    arrays = {}
+    for name, spellings in ARRAYS.items():
+        present = [stored[spelling] for spelling in spellings if spelling in stored]
+        if present:
+            arrays[name] = present[0]
+    if "features" not in arrays:
+        raise ValueError(f"{path}: expected an array called features (or X), got {', '.join(stored)}")
+    return _array_columns(str(path), arrays)
+
+
+def _array_columns(name: str, arrays: dict[str, NDArray[np.generic]]) -> pl.DataFrame:
+    import polars as pl
+
+    features = arrays.pop("features")
+    if features.ndim != 2 or not len(features):
+        raise ValueError(f"{name}: expected features of shape (N, D), got {features.shape}")
+    for key, values in arrays.items():
+        if values.shape != features.shape[:1]:
+            raise ValueError(f"{name}: expected {key} of shape ({len(features)},), got {values.shape}")
+    columns = {f"column {index + 1}": features[:, index] for index in range(features.shape[1])}
+    columns |= {key: arrays[key] for key in ("query_ids", "labels") if key in arrays}
+    return pl.DataFrame(columns)
+
+
+def _first_line(problem: BaseException) -> str:
+    return str(problem).strip().partition("\n")[0] or type(problem).__name__

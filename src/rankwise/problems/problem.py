@@ -1,0 +1,297 @@
+"""The base class of all problems: what a user specifies, with every default of the application layer."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+from rankwise.data import Batch, Schema, Split
+from rankwise.losses import LOSSES, create_loss
+from rankwise.metrics import BoxTable, Evaluation, create_metric
+from rankwise.problems.inspection import Inspection
+from rankwise.registry import nearest
+from rankwise.training import (
+    AverageOptions,
+    Budget,
+    CheckpointOptions,
+    DeviceOptions,
+    EvaluationOptions,
+    GradientOptions,
+    OptimiserOptions,
+    Outputs,
+    ScheduleOptions,
+)
+from rankwise.training.options import Count, Options
+
+__all__ = [
+    "Batches",
+    "DataOptions",
+    "FileOrShare",
+    "LossChoice",
+    "Names",
+    "Problem",
+    "Sources",
+    "batch_size",
+]
+
+Names = Annotated[tuple[str, ...], Field(min_length=1)]
+Sources = Mapping[str, Any]
+
+S = TypeVar("S", bound=Schema)
+P = TypeVar("P")
+
+
+def _file_or_share(value: object) -> object:
+    if isinstance(value, str | Path) and str(value):
+        return Path(value)
+    if isinstance(value, float | int) and not isinstance(value, bool) and 0 < value < 1:
+        return float(value)
+    raise ValueError(f"expected a file, or a share of the rows between 0 and 1, got {value!r}")
+
+
+FileOrShare = Annotated[Path | float, BeforeValidator(_file_or_share)]
+
+
+class DataOptions(Options):
+    """Training data, and files for validation and test or the shares of `train` to cut for them."""
+
+    train: Path | None = None
+    validation: FileOrShare = 0.2
+    test: FileOrShare = 0.2
+
+    def sources(self, given: Sources) -> dict[str, Any]:
+        """Return the sources by the name of their part: the given ones, else the files of the options."""
+        own = {name: getattr(self, name) for name in ("train", "validation", "test")}
+        files = {name: path for name, path in own.items() if isinstance(path, Path)}
+        sources = {**files, **{name: source for name, source in given.items() if source is not None}}
+        if "train" not in sources:
+            raise ValueError(
+                "data.train: missing; give it in the recipe or on the command line as data.train=..., or pass train="
+            )
+        return sources
+
+    def shares(self, split: Split[Any]) -> dict[str, float]:
+        """Return the shares to cut from the training source, by the name of the part that is still missing."""
+        wanted = {name: getattr(self, name) for name in ("validation", "test") if getattr(split, name) is None}
+        shares = {name: share for name, share in wanted.items() if isinstance(share, float)}
+        if sum(shares.values()) >= 1:
+            raise ValueError(
+                f"data: expected shares for validation and test of less than 1 in all, got {sum(shares.values()):g}"
+            )
+        return shares
+
+
+class LossChoice(BaseModel):
+    """A loss by name, with its options beside the name.
+
+    `prior: data` is the true share of positives of the training part; a mapping with `start`, `end` and `steps` is a
+    schedule. `add` is a list of further losses, such as semi-variance.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    name: str
+    add: tuple[LossChoice, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_alone(cls, given: object) -> object:
+        return {"name": given} if isinstance(given, str) else given
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        LOSSES.get(name)
+        return name
+
+    @model_validator(mode="after")
+    def _options_fit(self) -> LossChoice:
+        self.check_options()
+        return self
+
+    def check_options(self) -> None:
+        """Refuse options that the loss does not take."""
+        options = {**self.options, "prior": 0.1} if self.options.get("prior") == "data" else self.options
+        known = LOSSES.get(self.name).parameters
+        for option in options:
+            if option not in known:
+                raise ValueError(f"{self.name} has no option {option!r}{nearest(option, known)}")
+        try:
+            create_loss(self.name, **options)
+        except TypeError as problem:
+            raise ValueError(str(problem)) from None
+
+    @classmethod
+    def of(cls, name: str, **options: Any) -> LossChoice:
+        """Return the choice of a loss with options."""
+        return cls.model_validate({"name": name, **options})
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Return the options without the name and the additions."""
+        return dict(self.model_extra or {})
+
+    def create(self, *, data_prior: Any = None, **defaults: Any) -> Any:
+        """Return a new loss.
+
+        Args:
+            data_prior: the value of `prior: data`; None refuses it.
+            defaults: options that the choice may override.
+        """
+        options = {**defaults, **self.options}
+        if options.get("prior") == "data":
+            if data_prior is None:
+                raise ValueError("loss.prior: expected a number or a schedule for this kind of problem, got data")
+            options["prior"] = data_prior
+        return create_loss(self.name, add=[{"name": each.name, **each.options} for each in self.add], **options)
+
+    def takes(self, option: str) -> bool:
+        """Return whether the loss has an option."""
+        return LOSSES.get(self.name).takes(option)
+
+
+class Batches(Options):
+    """Rows in a batch; by default a usual number, or all rows if there are fewer."""
+
+    size: Count | None = None
+
+
+def batch_size(key: str, given: int | None, default: int, available: int, what: str) -> int:
+    """Return the given size, or min(default, available); refuse one that is larger than what is available."""
+    if given is None:
+        return min(default, available)
+    if given > available:
+        raise ValueError(f"{key}: expected at most the {available} {what}, got {given}")
+    return given
+
+
+class Problem(Options, ABC, Generic[S, P]):
+    """A ranking problem as its user specifies it: data, model, loss, batches, metrics, and how to train.
+
+    A problem holds options only. What is learned about the form of the data is a `Schema`; both with trained weights
+    are a `Run`. Each kind of problem is one subclass in a file of its own.
+    """
+
+    kind: ClassVar[str]
+    summary: ClassVar[str]
+    outputs: ClassVar[Literal["scores", "vectors", "boxes"]]
+    schema_type: ClassVar[type[Any]]
+
+    metrics: tuple[str, ...]
+    loss: LossChoice
+    optimiser: OptimiserOptions = OptimiserOptions()
+    schedule: ScheduleOptions = ScheduleOptions()
+    budget: Budget = Budget(steps=1000)
+    evaluation: EvaluationOptions = EvaluationOptions()
+    checkpoints: CheckpointOptions = CheckpointOptions()
+    gradient: GradientOptions = GradientOptions()
+    average: AverageOptions | None = None
+    device: DeviceOptions = DeviceOptions()
+    logs: tuple[Literal["csv", "tensorboard"], ...] = ("csv",)
+    seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (0,)
+
+    @field_validator("metrics")
+    @classmethod
+    def _known_metrics(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            create_metric(name)
+        return names
+
+    @field_validator("seeds")
+    @classmethod
+    def _different_seeds(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
+        if len(set(seeds)) < len(seeds):
+            raise ValueError(f"expected different numbers, got {list(seeds)}")
+        return seeds
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """Return the metrics by name; choices are made by the first."""
+        return self.metrics
+
+    @property
+    def metric(self) -> str:
+        """Return the metric by which choices are made."""
+        return self.measured[0]
+
+    def changed(self, **groups: Any) -> Any:
+        """Return the problem with other options, checked: `problem.changed(loss="focal", budget={"steps": 50})`."""
+        return type(self).model_validate({**dict(self), **groups})
+
+    def files(self) -> Iterator[Path]:
+        """Yield the files that a run reads; a cache only repeats them."""
+        data = getattr(self, "data", None)
+        for name, value in vars(data).items() if data is not None else ():
+            if isinstance(value, Path) and name != "cache":
+                yield value
+
+    @abstractmethod
+    def read(self, sources: Sources) -> tuple[S, Split[P]]:
+        """Learn the schema from the training source and read all sources with it, once.
+
+        Args:
+            sources: by the name of their part; by default the files of `data`.
+        """
+
+    @abstractmethod
+    def cut(self, split: Split[P], seed: int) -> Split[P]:
+        """Cut the parts that were given as shares from the training part."""
+
+    @abstractmethod
+    def build_model(self, schema: S) -> nn.Module:
+        """Return a new model, initialised from torch's random state, from the sizes in the schema alone."""
+
+    def fit_model(self, model: nn.Module, train: P) -> None:
+        """Fill the buffers of the model that are learned from the training part without gradients."""
+
+    @abstractmethod
+    def build_loss(self, schema: S, train: P, *, steps: int) -> nn.Module:
+        """Return a new loss for a training of so many steps."""
+
+    @abstractmethod
+    def train_loader(self, train: P, seed: int) -> DataLoader[Batch]:
+        """Return the batches of the training part; `seed` decides their order."""
+
+    @abstractmethod
+    def training_step(
+        self, model: nn.Module, loss: nn.Module, batch: Batch, *, previous: Outputs | None = None
+    ) -> Tensor:
+        """Return the loss of one batch, a scalar with a gradient.
+
+        `previous` gives the outputs of features under the weights before the last step, for a loss that takes them.
+        """
+
+    @abstractmethod
+    def predict(self, model: nn.Module, part: P) -> Tensor | BoxTable:
+        """Return the outputs for all rows of a part, in batches, without loss or training loader."""
+
+    @abstractmethod
+    def inspect(
+        self, model: nn.Module, part: P, *, bootstrap: int = 0, calibration: Mapping[str, Any] | None = None
+    ) -> Inspection:
+        """Return the metrics on a part, and access to the lists behind them.
+
+        Args:
+            model: the trained model.
+            part: with labels.
+            bootstrap: number of replicates for intervals; 0 gives none.
+            calibration: what `calibrate` returned, for drawings that need it.
+        """
+
+    @abstractmethod
+    def probe_batch(self, train: P) -> Batch:
+        """Return complete lists on which running estimates are compared with exact values."""
+
+    def evaluate(self, model: nn.Module, part: P, *, bootstrap: int = 0) -> Evaluation:
+        """Return the metrics on a part."""
+        return self.inspect(model, part, bootstrap=bootstrap).evaluation
+
+    def calibrate(self, model: nn.Module, validation: P) -> dict[str, Any]:
+        """Return plain values that turn outputs into decisions, learned on the validation part and saved in the run."""
+        return {}

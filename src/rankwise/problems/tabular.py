@@ -1,0 +1,155 @@
+"""Binary classification of rows of numbers, judged by how the positives rank."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+from rankwise.data import Batch, Part, Split, TableSchema, cut_stratified, read_table
+from rankwise.losses import LOSSES, data_prior
+from rankwise.metrics import evaluate
+from rankwise.models import MLPScorer, fit_scaling, scaled
+from rankwise.problems.batches import batches_of, predict_all, shuffled_batches
+from rankwise.problems.inspection import Inspection, inspect_items
+from rankwise.problems.labels import check_both_kinds, probe_both_kinds
+from rankwise.problems.problem import Batches, DataOptions, LossChoice, Names, Problem, Sources, batch_size
+from rankwise.samplers import BinaryBatchSampler
+from rankwise.training import Outputs
+from rankwise.training.options import Count, Options
+
+__all__ = ["MLPOptions", "TableOptions", "Tabular", "cut_rows", "read_tables"]
+
+
+class TableOptions(DataOptions):
+    """Tables: CSV, TSV, Parquet, Arrow or npz files. `validation` and `test` are files too, or shares of the rows of
+    `train`. `label`: name or position of the label column. `positive`: name of the positive class."""
+
+    label: str | int = -1
+    positive: str | None = None
+    features: tuple[str, ...] | None = None
+    drop: tuple[str, ...] = ()
+    missing: Literal["error", "median"] = "error"
+    header: Literal["auto", "yes", "no"] = "auto"
+
+
+class MLPOptions(Options):
+    """A fully connected network; without a hidden layer it is linear. The features are scaled first."""
+
+    hidden: tuple[Count, ...] = (64, 64)
+    scaling: Literal["standard", "log", "none"] = "standard"
+
+
+class TabularBatches(Batches):
+    """Batches of `size` rows (256, or all if there are fewer), with so many `positives`; left out, they are random."""
+
+    positives: Count | None = None
+
+
+class Tabular(Problem[TableSchema, Part]):
+    """Rank the positive rows of a table first.
+
+    Example:
+        >>> from rankwise.data import load_eights
+        >>> problem = Tabular(loss="soprc", batches={"size": 64, "positives": 8})
+        >>> batch = next(iter(problem.train_loader(load_eights(seed=0).train, seed=0)))
+        >>> batch.features.shape, int(batch.labels.sum())
+        (torch.Size([64, 64]), 8)
+    """
+
+    kind: ClassVar[str] = "tabular"
+    summary: ClassVar[str] = "rows of a table, labels 0 or 1: rank the positive rows first"
+    outputs: ClassVar[Literal["scores", "vectors", "boxes"]] = "scores"
+    schema_type: ClassVar[type[Any]] = TableSchema
+
+    data: TableOptions = TableOptions()
+    model: MLPOptions = MLPOptions()
+    loss: LossChoice = LossChoice.of("soprc")
+    batches: TabularBatches = TabularBatches()
+    metrics: Names = ("ap", "auroc")
+
+    def read(self, sources: Sources) -> tuple[TableSchema, Split[Part]]:
+        return read_tables(self.data, sources, target="binary")
+
+    def cut(self, split: Split[Part], seed: int) -> Split[Part]:
+        cut = cut_rows(self.data, split, seed)
+        check_both_kinds(cut)
+        return cut
+
+    def build_model(self, schema: TableSchema) -> nn.Module:
+        width = len(schema.features)
+        scorer = MLPScorer(width, hidden=self.model.hidden)
+        return scaled(scorer, width, self.model.scaling, fill_missing=schema.missing == "median")
+
+    def fit_model(self, model: nn.Module, train: Part) -> None:
+        fit_scaling(model, train.features)
+
+    def build_loss(self, schema: TableSchema, train: Part, *, steps: int) -> nn.Module:
+        if LOSSES.get(self.loss.name).inputs != "scores":
+            raise ValueError(f"loss: expected one over scores, got {self.loss.name!r}, which is over embeddings")
+        loss: nn.Module = self.loss.create(data_prior=data_prior(train.labels))
+        return loss
+
+    def train_loader(self, train: Part, seed: int) -> DataLoader[Batch]:
+        size = batch_size("batches.size", self.batches.size, 256, len(train), "rows to train on")
+        positives = self.batches.positives
+        if positives is None:
+            return shuffled_batches(train, size, seed)
+        if positives >= size:
+            raise ValueError(f"batches.positives: expected fewer than the {size} rows, got {positives}")
+        sampler = BinaryBatchSampler(
+            train.labels, positives=positives, negatives=size - positives, drop_last=True, seed=seed
+        )
+        return batches_of(train, sampler)
+
+    def training_step(
+        self, model: nn.Module, loss: nn.Module, batch: Batch, *, previous: Outputs | None = None
+    ) -> Tensor:
+        before = None if previous is None else previous(batch.features)
+        value: Tensor = loss(model(batch.features), batch.labels, sample_ids=batch.sample_ids, previous_scores=before)
+        return value
+
+    def predict(self, model: nn.Module, part: Part) -> Tensor:
+        """Return the scores (N,) of the rows of a part."""
+        return predict_all(model, part.features)
+
+    def inspect(
+        self, model: nn.Module, part: Part, *, bootstrap: int = 0, calibration: Mapping[str, Any] | None = None
+    ) -> Inspection:
+        scores = self.predict(model, part)
+        result = evaluate(scores, part.labels, self.measured, bootstrap=bootstrap)
+        return inspect_items(result, scores, part.labels, None, list_word="ranking", item_word="row", curve="precision")
+
+    def probe_batch(self, train: Part) -> Batch:
+        return probe_both_kinds(train)
+
+
+def read_tables(
+    data: TableOptions, sources: Sources, *, target: Literal["binary", "any"]
+) -> tuple[TableSchema, Split[Part]]:
+    """Learn the schema from the training table and read the other tables with it."""
+    given = data.sources(sources)
+    train, schema = read_table(
+        given["train"],
+        label=data.label,
+        positive=data.positive,
+        target=target,
+        features=data.features,
+        drop=data.drop,
+        missing=data.missing,
+        header=data.header,
+    )
+    others = {name: schema.read(given[name]) for name in ("validation", "test") if name in given}
+    return schema, Split(train, **others)
+
+
+def cut_rows(data: TableOptions, split: Split[Part], seed: int) -> Split[Part]:
+    """Cut the missing parts from the training rows, the same share of each class."""
+    shares = data.shares(split)
+    if not shares:
+        return split
+    both = [shares.get(name, 0.0) for name in ("validation", "test")]
+    cut = cut_stratified(split.train, shares=(1 - sum(both), *both), seed=seed)
+    return Split(cut.train, split.validation or cut.validation, split.test or cut.test)

@@ -1,0 +1,235 @@
+"""The folder of a run: what is in it, how it is written whole, and who may write to it."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import os
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+from safetensors.torch import load_file, save
+from torch import Tensor, nn
+
+from rankwise import __version__
+from rankwise.files import write_whole
+from rankwise.metrics import Evaluation
+from rankwise.problems.load import dump_problem, make_problem
+from rankwise.problems.problem import Problem
+from rankwise.training import Checkpoints, History, read_checkpoint
+
+__all__ = ["FORMAT", "QUERIES", "REPORT", "RESULT", "SCORES", "RunFolder", "fingerprint", "make_record", "write_table"]
+
+FORMAT = 2
+RECIPE, RECORD, SCHEMA, MODEL = "recipe.yaml", "run.json", "schema", "model.safetensors"
+RESULT, QUERIES, SCORES, REPORT = "test.json", "test-queries.csv", "test-scores.csv", "report.html"
+PACKAGES = ("torch", "numpy", "lightning-fabric", "scikit-learn", "polars")
+
+
+class RunFolder:
+    """The folder of one run (one seed).
+
+    It holds `recipe.yaml` (complete), `schema.json` (+ `schema.safetensors`), `run.json` (format number, versions,
+    fingerprints of the data, seed, calibration), `log.csv`, `checkpoints/` to resume from, `model.safetensors`, and,
+    when the run is over, `test.json`, `test-queries.csv`, for problems that score rows `test-scores.csv`, and
+    `report.html`.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    @property
+    def exists(self) -> bool:
+        """Return whether the folder holds a run, of this or of an older format."""
+        return (self.path / RECORD).is_file() or (self.path / "record.json").is_file()
+
+    @property
+    def finished(self) -> bool:
+        """Return whether the run is over; its results are written last."""
+        return (self.path / RESULT).is_file()
+
+    def checkpoints(self, keep: int = 3) -> Checkpoints:
+        """Return the checkpoints of the run."""
+        return Checkpoints(self.path / "checkpoints", keep=keep)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep every other training out of the folder while entered."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        lock, owner = FileLock(self.path / ".lock", timeout=0), self.path / ".lock-owner"
+        try:
+            lock.acquire()
+        except Timeout:
+            name = owner.read_text(encoding="utf-8") if owner.is_file() else "another process"
+            raise FileExistsError(
+                f"{self.path}: another training writes to this folder ({name}); wait, or use --out"
+            ) from None
+        try:
+            owner.write_text(f"process {os.getpid()} on {platform.node()}", encoding="utf-8")
+            yield
+        finally:
+            owner.unlink(missing_ok=True)
+            lock.release()
+
+    def write_start(self, problem: Problem[Any, Any], schema: Any, seed: int, data: Mapping[str, str]) -> None:
+        """Write what a run is made from, before it starts."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_whole(self.path / RECIPE, dump_problem(problem).encode())
+        write_whole(self.path / f"{SCHEMA}.json", json.dumps(schema.to_json(), indent=1).encode())
+        if tensors := schema.tensors():
+            write_whole(self.path / f"{SCHEMA}.safetensors", _pack(tensors))
+        write_whole(self.path / RECORD, json.dumps(make_record(problem, seed, data), indent=2).encode())
+
+    def write_model(self, model: nn.Module) -> None:
+        """Write the weights."""
+        write_whole(self.path / MODEL, _pack(model.state_dict()))
+
+    def update_record(self, **values: Any) -> None:
+        """Add values to `run.json`."""
+        write_whole(self.path / RECORD, json.dumps({**self.read_record(), **values}, indent=2).encode())
+
+    def read_record(self) -> dict[str, Any]:
+        """Return `run.json`, checked; a newer format is refused."""
+        path = self.path / RECORD
+        try:
+            record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError) as problem:
+            raise ValueError(f"{path}: expected the record of a run ({problem})") from None
+        kinds = {"format": int, "recipe": dict, "seed": int, "data": dict}
+        if not isinstance(record, dict) or any(not isinstance(record.get(key), kind) for key, kind in kinds.items()):
+            raise ValueError(f"{path}: expected the record of a run, with {', '.join(kinds)}, got something else")
+        if record["format"] > FORMAT:
+            wrote = record.get("versions", {}).get("rankwise", "a newer version")
+            raise ValueError(
+                f"{self.path}: expected a run of format {FORMAT} or older, got format {record['format']}, written by "
+                f"rankwise {wrote}; this is {__version__}"
+            )
+        return record
+
+    def read_problem(self) -> Problem[Any, Any]:
+        """Return the problem of the run."""
+        return make_problem(self.read_record()["recipe"])
+
+    def read_schema(self, problem: Problem[Any, Any]) -> Any:
+        """Return the schema of the run."""
+        path = self.path / f"{SCHEMA}.json"
+        tensors = self.path / f"{SCHEMA}.safetensors"
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+            return problem.schema_type.from_saved(values, load_file(tensors) if tensors.is_file() else {})
+        except FileNotFoundError:
+            raise ValueError(f"{self.path}: expected a complete run, got no {path.name} in it") from None
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as problem_:
+            said = " ".join(str(problem_).split())
+            raise ValueError(f"{path}: expected the schema of a {problem.kind} run ({said})") from None
+
+    def load_model(self, model: nn.Module) -> None:
+        """Load the weights into a model that was built from the schema."""
+        path, best = self.path / MODEL, self.checkpoints().best
+        if not path.is_file() and not best.is_file():
+            raise ValueError(f"{self.path}: the run has no weights yet; go on with rankwise train ... --resume")
+        try:
+            # A run that is not over has its best weights in a checkpoint.
+            model.load_state_dict(load_file(path) if path.is_file() else read_checkpoint(best)["model"])
+        except Exception as problem:  # safetensors raises an error class of its own
+            said = " ".join(str(problem).split())
+            raise ValueError(f"{path}: expected the weights of this run's model ({said})") from None
+
+    def read_history(self) -> History | None:
+        """Return the history so far; None before the first checkpoint."""
+        state, _ = self.checkpoints().newest()
+        if state is None:
+            return None
+        return History.from_state(state["history"])
+
+    def write_results(self, test: Evaluation, history: History, scores: Mapping[str, Any] | None) -> None:
+        """Write means and intervals, values per query, and a table of scores if there is one."""
+        values = {name: column.tolist() for name, column in test.per_query.items()}
+        write_table(self.path / QUERIES, {"query": test.query_ids.tolist(), **values})
+        if scores is not None:
+            write_table(self.path / SCORES, scores)
+        summary: dict[str, Any] = {
+            **test.to_dict(),
+            "best_step": history.best_step,
+            "steps": len(history.losses),
+            "stopped_early": history.stopped_early,
+            "seconds": round(history.seconds, 2),
+        }
+        # Last: a run is over when this file exists.
+        write_whole(self.path / RESULT, json.dumps(summary, indent=2).encode())
+
+    def read_queries(self) -> dict[str, list[Any]]:
+        """Return the columns of the values per query of a finished run."""
+        path = self.path / QUERIES
+        if not path.is_file():
+            raise ValueError(f"{self.path}: expected the folder of a finished run, got no {QUERIES} in it")
+        with open(path, newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        names = list(rows[0]) if rows else ["query"]
+        return {name: [row[name] if name == "query" else float(row[name]) for row in rows] for name in names}
+
+
+def make_record(problem: Problem[Any, Any], seed: int, data: Mapping[str, str]) -> dict[str, Any]:
+    """Return what a run is made from, as plain values."""
+    return {
+        "format": FORMAT,
+        "recipe": {"task": problem.kind, **problem.model_dump(mode="json")},
+        "seed": seed,
+        "data": dict(data),
+        "versions": {
+            "python": platform.python_version(),
+            "rankwise": __version__,
+            **{name: _version(name) for name in PACKAGES},
+        },
+        "machine": platform.platform(),
+    }
+
+
+def fingerprint(source: object) -> str:
+    """Return the SHA-256 of a file or of all files of a folder; "in memory" for anything else."""
+    if not isinstance(source, str | Path):
+        return "in memory"
+    path, whole = Path(source), hashlib.sha256()
+    if path.is_dir():
+        for file in sorted(entry for entry in path.rglob("*") if entry.is_file()):
+            whole.update(f"{file.relative_to(path)} {fingerprint(file)}\n".encode())
+        return whole.hexdigest()
+    if path.exists() and not path.is_file():  # a device or a pipe may never end
+        raise ValueError(f"{path}: expected a file, got something else")
+    try:
+        with open(path, "rb") as content:
+            while block := content.read(1 << 20):
+                whole.update(block)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path}: no such file") from None
+    except OSError as problem:
+        raise ValueError(f"{path}: cannot be read ({problem.strerror})") from None
+    return whole.hexdigest()
+
+
+def _pack(tensors: Mapping[str, Tensor]) -> bytes:
+    content: bytes = save({name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()})
+    return content
+
+
+def write_table(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
+    """Write columns to a CSV file, whole."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    write_whole(path, text.getvalue().encode())
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"

@@ -1,0 +1,65 @@
+"""Predictions of a run: the outputs for the rows of a source, as tensors, tables and files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+__all__ = ["Predictions", "score_columns"]
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Outputs of a model, in the order of the rows of the source.
+
+    Attributes:
+        outputs: scores (N,) or (N, C), or vectors (N, d).
+        query_ids: (N,) the list of each row, if the source has lists.
+        labels: (N,) if the source has labels.
+    """
+
+    outputs: Tensor
+    query_ids: Tensor | None = None
+    labels: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.outputs)
+
+    def columns(self) -> dict[str, list[Any]]:
+        """Return the predictions as columns: `row` from 1, one column per output, `label` and `query` if known."""
+        columns: dict[str, list[Any]] = {"row": list(range(1, len(self) + 1))}
+        if self.outputs.ndim == 1:
+            columns |= score_columns(self.outputs, self.labels, self.query_ids)
+            return columns
+        columns |= {f"output {index + 1}": self.outputs[:, index].tolist() for index in range(self.outputs.shape[1])}
+        return columns
+
+    def write(self, path: str | Path) -> None:
+        """Write the columns to a CSV or Parquet file."""
+        path = Path(path)
+        import polars as pl
+
+        from rankwise.files import write_whole
+
+        frame = pl.DataFrame(self.columns())
+        if path.suffix == ".parquet":
+            import io
+
+            buffer = io.BytesIO()
+            frame.write_parquet(buffer)
+            write_whole(path, buffer.getvalue())
+        elif path.suffix == ".csv":
+            write_whole(path, frame.write_csv().encode())
+        else:
+            raise ValueError(f"path: expected a name that ends with .csv or .parquet, got {path.name!r}")
+
+
+def score_columns(scores: Tensor, labels: Tensor | None, query_ids: Tensor | None) -> dict[str, list[Any]]:
+    """Return the columns of a file of scores: score, label and query where they are known."""
+    columns: dict[str, list[Any]] = {"score": [f"{score:.9g}" for score in scores.double().tolist()]}
+    known: Mapping[str, Tensor | None] = {"label": labels, "query": query_ids}
+    return columns | {name: values.tolist() for name, values in known.items() if values is not None}

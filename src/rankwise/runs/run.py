@@ -1,0 +1,169 @@
+"""A trained run: problem, schema and weights, ready to be used anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from rankwise.metrics import BoxTable, Evaluation
+from rankwise.problems.inspection import Inspection
+from rankwise.problems.problem import Problem
+from rankwise.runs.folder import REPORT, RunFolder, write_table
+from rankwise.runs.migrations import migrate
+from rankwise.runs.predictions import Predictions, score_columns
+from rankwise.training import History
+
+__all__ = ["Run", "load_run", "load_runs"]
+
+
+@dataclass
+class Run:
+    """A problem with what was learned from its data: the schema and the trained model.
+
+    Attributes:
+        problem: what was asked for.
+        schema: the form of the data; reads sources.
+        model: the trained network, a plain `nn.Module` in evaluation mode.
+        history: of the training.
+        record: format, versions, fingerprints of the data, seed, calibration.
+        folder: where the run is saved; None if it is in memory only.
+        test: metrics on the test part, if this process trained the run.
+    """
+
+    problem: Problem[Any, Any]
+    schema: Any
+    model: nn.Module
+    history: History
+    record: dict[str, Any]
+    folder: Path | None = None
+    test: Evaluation | None = None
+    _parts: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def calibration(self) -> dict[str, Any]:
+        """Return what turns outputs into decisions, learned on the validation part."""
+        return dict(self.record.get("calibration", {}))
+
+    @property
+    def finished(self) -> bool:
+        """Return whether the training came to its end."""
+        return self.history.stopped_early or len(self.history.losses) >= int(self.record["steps"])
+
+    def predict(self, source: Any) -> Predictions | BoxTable:
+        """Return the outputs of the model for the rows of a source; labels are not needed.
+
+        Args:
+            source: in the form of the training data: a file or a table in memory. Columns are matched by name.
+        """
+        part = self.schema.read(source, labels="optional")
+        outputs = self.problem.predict(self.model, part)
+        if not isinstance(outputs, Tensor):
+            return outputs
+        return Predictions(outputs, getattr(part, "query_ids", None), getattr(part, "targets", None))
+
+    def evaluate(self, source: Any = None, metrics: Sequence[str] = (), *, bootstrap: int = 1000) -> Evaluation:
+        """Return the metrics on a source with labels, or on the test part.
+
+        Args:
+            source: in the form of the training data; None is the test part, which is read and cut again from the files
+                of the problem.
+            metrics: by name; by default those of the problem.
+            bootstrap: number of replicates for intervals; 0 gives none.
+        """
+        problem = self.problem.changed(metrics=tuple(metrics)) if metrics else self.problem
+        return problem.evaluate(
+            self.model, self.part("test") if source is None else self.read(source), bootstrap=bootstrap
+        )
+
+    def inspect(self, source: Any = None, *, part: str = "test", metrics: Sequence[str] = ()) -> Inspection:
+        """Return the metrics with intervals, and access to the lists behind them, on a source or a part of the data."""
+        problem = self.problem.changed(metrics=tuple(metrics)) if metrics else self.problem
+        chosen = self.part(part) if source is None else self.read(source)
+        return problem.inspect(self.model, chosen, bootstrap=1000, calibration=self.calibration)
+
+    def write_scores(self, path: Path, shown: Inspection, source: Any = None) -> None:
+        """Write the scores of an inspection of a source, or of the test part, as a CSV file."""
+        part = self.part("test") if source is None else self.read(source)
+        assert shown.scores is not None
+        write_table(path, score_columns(shown.scores, part.targets, part.query_ids))
+
+    def read(self, source: Any) -> Any:
+        """Return a source with labels as a part."""
+        return self.schema.read(source, labels="required")
+
+    def part(self, name: str) -> Any:
+        """Return a part of the run's own data: "train", "validation" or "test"."""
+        if name not in self._parts:
+            _, split = self.problem.read({})
+            cut = self.problem.cut(split, int(self.record["seed"]))
+            self._parts = {each: cut.part(each) for each in ("train", "validation", "test")}
+        return self._parts[name]
+
+    def report(
+        self, path: str | Path | None = None, *, inspection: Inspection | None = None, part: str = "test"
+    ) -> Path:
+        """Write the report of the run, one HTML file; by default `report.html` in its folder.
+
+        Args:
+            path: of the file.
+            inspection: what the figures are of; by default the test part.
+            part: what the report calls those data.
+        """
+        from rankwise.report import write_report
+        from rankwise.runs.pages import page_of
+
+        if path is None:
+            if self.folder is None:
+                raise ValueError("path: expected the name of a file, as this run has no folder, got None")
+            path = self.folder / REPORT
+        shown = self.inspect(part=part) if inspection is None else inspection
+        name = self.folder.resolve().name if self.folder is not None else "run"
+        steps = int(self.record["steps"])
+        write_report(Path(path), page_of(name, self.problem, self.record, shown, self.history, steps=steps, part=part))
+        return Path(path)
+
+    def save(self, folder: str | Path) -> None:
+        """Save a run that is in memory; `load_run` opens it anywhere."""
+        target = RunFolder(folder)
+        if target.exists:
+            raise FileExistsError(f"{folder}: expected a folder without a run, got one that holds a run")
+        target.write_start(self.problem, self.schema, int(self.record["seed"]), self.record["data"])
+        target.write_model(self.model)
+        target.checkpoints().save(
+            {"step": len(self.history.losses), "model": self.model.state_dict(), "history": self.history.to_state()},
+            len(self.history.losses),
+            best=True,
+        )
+        target.update_record(**{key: self.record[key] for key in ("steps", "calibration") if key in self.record})
+        self.folder = target.path
+
+
+def load_run(folder: str | Path) -> Run:
+    """Open a run from its folder, anywhere; the training data are not needed.
+
+    Args:
+        folder: written by `rankwise train`, `rankwise.train` or `Run.save`.
+    """
+    where = RunFolder(folder)
+    if not where.exists:
+        several = sorted(each.name for each in where.path.glob("seed-*") if RunFolder(each).exists)
+        hint = f"; it holds the runs {', '.join(several)}: load_runs opens them" if several else ""
+        raise ValueError(f"{folder}: expected the folder of a run, got no run.json in it{hint}")
+    migrate(where)
+    record = where.read_record()
+    problem = where.read_problem()
+    schema = where.read_schema(problem)
+    model = problem.build_model(schema)
+    where.load_model(model)
+    history = where.read_history() or History()
+    return Run(problem, schema, model.eval(), history, record, where.path)
+
+
+def load_runs(folder: str | Path) -> list[Run]:
+    """Open the runs of all seeds that a folder holds: one, or one in each `seed-N` below it."""
+    below = sorted(each for each in Path(folder).glob("seed-*") if RunFolder(each).exists)
+    return [load_run(each) for each in (below if below and not RunFolder(folder).exists else [Path(folder)])]

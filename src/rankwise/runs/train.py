@@ -1,0 +1,250 @@
+"""Train a problem with each of its seeds; write everything to a folder, or keep it in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+
+from lightning_fabric import Fabric
+
+from rankwise.data import Split
+from rankwise.problems.inspection import Inspection
+from rankwise.problems.load import load_problem
+from rankwise.problems.problem import Problem
+from rankwise.runs.folder import RunFolder, fingerprint, make_record
+from rankwise.runs.predictions import score_columns
+from rankwise.runs.run import Run
+from rankwise.training import Checkpoints, Step, fit, make_fabric, read_checkpoint
+from rankwise.training.logs import CSVLog, Log, TensorBoardLog
+
+__all__ = ["Watcher", "train", "train_seeds"]
+
+
+class Watcher(Protocol):
+    """Receives the progress of a training."""
+
+    def begins(self, seed: int, steps: int, done: int) -> None:
+        """Training starts, with `done` of `steps` steps done before."""
+
+    def step(self, step: Step) -> None:
+        """A step was taken."""
+
+    def evaluation(self, step: int, metrics: Mapping[str, float]) -> None:
+        """The validation part was evaluated."""
+
+    def says(self, text: str) -> None:
+        """Something a person should know."""
+
+
+class _Silent:
+    """A watcher that shows nothing."""
+
+    def begins(self, seed: int, steps: int, done: int) -> None: ...
+
+    def step(self, step: Step) -> None: ...
+
+    def evaluation(self, step: int, metrics: Mapping[str, float]) -> None: ...
+
+    def says(self, text: str) -> None: ...
+
+
+def train(
+    problem: Problem[Any, Any] | str | Path,
+    *,
+    train: Any = None,
+    validation: Any = None,
+    test: Any = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    watcher: Watcher | None = None,
+) -> Run:
+    """Train a problem with its one seed and evaluate it on the test part; see `train_seeds`.
+
+    Example:
+        >>> import numpy as np
+        >>> from rankwise.problems import Tabular
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(200, 3))
+        >>> y = (X[:, 0] + rng.normal(size=200) > 1).astype(int)
+        >>> run = train(Tabular(budget={"steps": 20}, evaluation={"every": 10}), train=(X, y))
+        >>> run.predict(X[:5]).outputs.shape
+        torch.Size([5])
+    """
+    loaded = load_problem(problem) if isinstance(problem, str | Path) else problem
+    if len(loaded.seeds) > 1:
+        raise ValueError(f"seeds: expected one, got {len(loaded.seeds)}; rankwise.train_seeds trains several")
+    sources = {"train": train, "validation": validation, "test": test}
+    return train_seeds(loaded, sources=sources, out=out, resume=resume, watcher=watcher)[0]
+
+
+def train_seeds(
+    problem: Problem[Any, Any],
+    *,
+    sources: Mapping[str, Any] | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    watcher: Watcher | None = None,
+) -> list[Run]:
+    """Train a problem with each of its seeds, evaluate the chosen weights on the test part, write everything down.
+
+    The data are read once for all seeds.
+
+    Args:
+        problem: what to train.
+        sources: data by the name of their part ("train", "validation", "test"): files, frames or arrays; by default the
+            files of the problem.
+        out: the folder to write to; with several seeds, each gets a folder `seed-N` below. None keeps the runs in
+            memory.
+        resume: go on from the newest good checkpoints; a seed that has none starts. Without it a folder that holds a
+            run is refused.
+        watcher: receives the progress.
+
+    Returns:
+        One `Run` per seed.
+    """
+    watcher = watcher or _Silent()
+    given = {name: source for name, source in (sources or {}).items() if source is not None}
+    folders: dict[int, RunFolder | None] = dict.fromkeys(problem.seeds)
+    if out is not None:
+        several = len(problem.seeds) > 1
+        folders = {seed: RunFolder(Path(out) / f"seed-{seed}" if several else out) for seed in problem.seeds}
+        if not resume and (taken := [each.path for each in folders.values() if each is not None and each.exists]):
+            raise FileExistsError(f"{taken[0]} holds a run; go on with --resume, or write elsewhere with --out")
+    data = {str(path): fingerprint(path) for path in problem.files()}
+    for name, source in given.items():
+        data[str(source) if isinstance(source, str | Path) else name] = fingerprint(source)
+    fabric = make_fabric(problem.device)
+    schema, split = problem.read(given)
+    with ExitStack() as locks:
+        for folder in folders.values():
+            if folder is not None and fabric.is_global_zero:
+                locks.enter_context(folder.locked())
+        return [
+            _train_seed(problem, schema, split, seed, folder, data, resume=resume, fabric=fabric, watcher=watcher)
+            for seed, folder in folders.items()
+        ]
+
+
+def _train_seed(
+    problem: Problem[Any, Any],
+    schema: Any,
+    split: Split[Any],
+    seed: int,
+    folder: RunFolder | None,
+    data: dict[str, str],
+    *,
+    resume: bool,
+    fabric: Fabric,
+    watcher: Watcher,
+) -> Run:
+    cut = problem.cut(split, seed)
+    checkpoints = None if folder is None else folder.checkpoints(problem.checkpoints.keep)
+    start: dict[str, Any] | None = None
+    if folder is not None and checkpoints is not None and resume and folder.exists:
+        start = _find_start(problem, folder, data, checkpoints, watcher)
+    logs: list[Log] = []
+    if folder is not None and fabric.is_global_zero:
+        if start is None:
+            folder.write_start(problem, schema, seed, data)
+        logs = _open_logs(problem, folder, None if start is None else start["history"]["losses"].tolist())
+    fabric.barrier()
+    steps_in_all = 0
+
+    def on_start(steps: int, done: int) -> None:
+        nonlocal steps_in_all
+        steps_in_all = steps
+        if folder is not None and fabric.is_global_zero:
+            folder.update_record(steps=steps)
+        watcher.begins(seed, steps, done)
+
+    def on_step(step: Step) -> None:
+        for log in logs:
+            log.step(step)
+        watcher.step(step)
+
+    def on_evaluation(step: int, metrics: dict[str, float]) -> None:
+        for log in logs:
+            log.evaluation(step, {name: metrics[name] for name in problem.measured})
+        watcher.evaluation(step, metrics)
+
+    fitted = fit(
+        problem,
+        schema,
+        cut,
+        seed=seed,
+        fabric=fabric,
+        checkpoints=checkpoints,
+        start=start,
+        check_memory=True,
+        on_start=on_start,
+        on_step=on_step,
+        on_evaluation=on_evaluation,
+    )
+    calibration = problem.calibrate(fitted.model, cut.part("validation"))
+    parts = {name: cut.part(name) for name in ("train", "validation", "test")}
+    shown = problem.inspect(fitted.model, parts["test"], bootstrap=1000, calibration=calibration)
+    record = {**make_record(problem, seed, data), "steps": steps_in_all, "calibration": calibration}
+    path = None if folder is None else folder.path
+    run = Run(problem, schema, fitted.model.eval(), fitted.history, record, path, shown.evaluation, parts)
+    if folder is not None and fabric.is_global_zero:
+        folder.write_model(fitted.model)
+        folder.update_record(calibration=calibration)
+        run.record = folder.read_record()
+        folder.write_results(shown.evaluation, fitted.history, _scores_of(shown, parts["test"]))
+        if find_spec("jinja2") is None:
+            watcher.says("no report.html, which needs jinja2: pip install 'rankwise[report]'")
+        else:
+            run.report(inspection=shown)
+    fabric.barrier()
+    return run
+
+
+def _scores_of(shown: Inspection, part: Any) -> dict[str, list[Any]] | None:
+    return None if shown.scores is None else score_columns(shown.scores, part.targets, part.query_ids)
+
+
+def _find_start(
+    problem: Problem[Any, Any],
+    folder: RunFolder,
+    data: dict[str, str],
+    checkpoints: Checkpoints,
+    watcher: Watcher,
+) -> dict[str, Any] | None:
+    recorded = folder.read_record()
+    before, now = recorded["recipe"], problem.model_dump(mode="json")
+    # The device and the number of checkpoints change nothing in the result.
+    different = [key for key in now if key not in ("device", "checkpoints", "logs") and now[key] != before.get(key)]
+    if before.get("task") != problem.kind:
+        different.insert(0, "task")
+    if different:
+        raise ValueError(
+            f"{folder.path}: cannot go on with another recipe; {', '.join(different)} changed since the run began"
+        )
+    changed = [path for path, value in data.items() if recorded["data"].get(path) != value]
+    if changed:
+        raise ValueError(f"{folder.path}: cannot go on with other data; {changed[0]} changed since the run began")
+    state, damaged = checkpoints.newest()
+    for each in damaged:
+        watcher.says(f"skipped a damaged checkpoint: {each.reason}")
+    if state is not None and state["history"]["best_step"] is not None:
+        try:
+            read_checkpoint(checkpoints.best)
+        except (ValueError, FileNotFoundError) as fault:
+            # Only training again can tell which weights were best.
+            watcher.says(f"the best checkpoint cannot be used: {fault}")
+            state = None
+    if state is None:
+        watcher.says(f"{folder.path}: no usable checkpoint; starting from the beginning")
+    return state
+
+
+def _open_logs(problem: Problem[Any, Any], folder: RunFolder, losses: list[float] | None) -> list[Log]:
+    logs: list[Log] = []
+    if "csv" in problem.logs:
+        logs.append(CSVLog(folder.path / "log.csv", problem.measured, losses=losses))
+    if "tensorboard" in problem.logs:
+        logs.append(TensorBoardLog(folder.path / "tensorboard", start=len(losses or ())))
+    return logs

@@ -1,0 +1,185 @@
+"""Options of the training loop. Each class holds its defaults and builds what it describes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Annotated, Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from torch import nn
+from torch.optim import SGD, AdamW, Optimizer
+from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler
+
+from rankwise.training.averaging import AverageWeights
+
+__all__ = [
+    "AverageOptions",
+    "Budget",
+    "CheckpointOptions",
+    "Count",
+    "DeviceOptions",
+    "EvaluationOptions",
+    "GradientOptions",
+    "NotNegative",
+    "OptimiserOptions",
+    "Options",
+    "Positive",
+    "ScheduleOptions",
+    "Share",
+]
+
+Count = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(gt=0, lt=1)]
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+
+
+class Options(BaseModel):
+    """A group of options: unknown keys are refused, and an instance cannot be changed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class OptimiserOptions(Options):
+    """AdamW, or SGD with momentum.
+
+    Example:
+        >>> OptimiserOptions(learning_rate=3e-3).build(nn.Linear(2, 1).parameters()).defaults["lr"]
+        0.003
+    """
+
+    name: Literal["adamw", "sgd"] = "adamw"
+    learning_rate: Positive = 1e-3
+    weight_decay: NotNegative = 0.0
+    betas: tuple[Share, Share] = (0.9, 0.999)
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    nesterov: bool = False
+
+    def build(self, parameters: Iterable[nn.Parameter]) -> Optimizer:
+        """Return a new optimiser of the parameters."""
+        rates = {"lr": self.learning_rate, "weight_decay": self.weight_decay}
+        if self.name == "adamw":
+            return AdamW(parameters, betas=self.betas, **rates)
+        return SGD(parameters, momentum=self.momentum, nesterov=self.nesterov, **rates)
+
+
+class ScheduleOptions(Options):
+    """Learning rate over the run: "cosine" down to 0 (after `warmup` steps up from 0), "steps" down by `factor` at the
+    shares `at` of the run, or "constant"."""
+
+    name: Literal["cosine", "steps", "constant"] = "cosine"
+    warmup: Annotated[int, Field(ge=0)] = 0
+    at: tuple[Share, ...] = (0.5,)
+    factor: Positive = 0.1
+
+    def build(self, optimiser: Optimizer, steps: int) -> LRScheduler:
+        """Return the schedule of a run of so many steps."""
+        if self.name == "cosine" and not self.warmup:
+            return CosineAnnealingLR(optimiser, steps)
+        return LambdaLR(optimiser, lambda step: self._share_of_rate(step, steps))
+
+    def _share_of_rate(self, step: int, steps: int) -> float:
+        if self.name == "constant":
+            return 1.0
+        if self.name == "steps":
+            return float(self.factor ** sum(step >= share * steps for share in self.at))
+        if step < self.warmup:
+            return (step + 1) / (self.warmup + 1)
+        return (1 + math.cos(math.pi * (step - self.warmup) / max(1, steps - self.warmup))) / 2
+
+
+class Budget(Options):
+    """Length of the training: `steps` of the optimiser or `epochs` over the data, one of the two."""
+
+    steps: Count | None = None
+    epochs: Positive | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Budget:
+        if (self.steps is None) == (self.epochs is None):
+            raise ValueError("expected steps or epochs, one of the two")
+        return self
+
+    def in_steps(self, steps_per_epoch: int) -> int:
+        """Return the number of optimiser steps."""
+        if self.steps is not None:
+            return self.steps
+        assert self.epochs is not None
+        return max(1, round(self.epochs * steps_per_epoch))
+
+
+class EvaluationOptions(Options):
+    """Evaluate on the validation part before the first step, after `every` so many steps and at the end; None never
+    does. `patience` evaluations without a better value end the run. `weights`: keep the "best" weights by the first
+    metric, or the "last"."""
+
+    every: Count | None = 100
+    patience: Count | None = None
+    weights: Literal["best", "last"] = "best"
+
+    @model_validator(mode="after")
+    def _evaluated(self) -> EvaluationOptions:
+        if self.every is None and (self.patience is not None or self.weights == "best"):
+            raise ValueError("expected every to be a number of steps with patience or weights: best, got none")
+        return self
+
+
+class CheckpointOptions(Options):
+    """Steps between checkpoints (by default one at each evaluation), and the number of recent ones to keep besides the
+    best."""
+
+    every: Count | None = None
+    keep: Count = 3
+
+
+class GradientOptions(Options):
+    """`clip`: the largest norm of a gradient. `accumulate`: batches per step, their gradients averaged; for a loss over
+    pairs or lists that is not the gradient of one larger batch. `rows_at_once`: rows of a batch that the model takes at
+    a time, for batches larger than memory. `previous_weights`: also give the loss the outputs under the weights before
+    the last step (stable AP), at the cost of one more forward pass."""
+
+    clip: Positive | None = None
+    accumulate: Count = 1
+    rows_at_once: Count | None = None
+    previous_weights: bool = False
+
+
+class AverageOptions(Options):
+    """Evaluate and keep the average of the weights over the steps after the share `after` of the run: the plain mean,
+    or with a `decay` a moving average of about the last 1 / (1 - decay) steps."""
+
+    decay: Share | None = None
+    after: Annotated[float, Field(ge=0, lt=1)] = 0.5
+
+    def build(self, model: nn.Module, steps: int) -> AverageWeights:
+        """Return the average of a model's weights over a run of so many steps."""
+        return AverageWeights(model, decay=self.decay, after=round(self.after * steps))
+
+
+class DeviceOptions(Options):
+    """Device, number of processes and precision.
+
+    `devices` counts the processes on this machine, one device each; this program starts them unless torchrun has, which
+    then decides how many. `precision`: "bf16" and "fp16" are mixed, half in the model and full in the loss. A process
+    gives up after `timeout` seconds without an answer from another.
+    """
+
+    accelerator: Literal["cpu", "cuda", "auto"] = "auto"
+    devices: Count = 1
+    precision: Literal["32", "64", "bf16", "fp16"] = "32"
+    timeout: Positive = 1800.0
+
+    @model_validator(mode="after")
+    def _possible(self) -> DeviceOptions:
+        if self.accelerator == "cuda" and not torch.cuda.is_available():
+            raise ValueError('accelerator: expected a CUDA device for "cuda", got none (use "cpu")')
+        if self.precision == "fp16" and not self.on_gpu:
+            raise ValueError('precision: expected "32", "64" or "bf16" on the CPU, got "fp16"')
+        return self
+
+    @property
+    def on_gpu(self) -> bool:
+        """Return whether the run uses a GPU."""
+        return self.accelerator != "cpu" and torch.cuda.is_available()
