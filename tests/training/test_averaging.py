@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 
-from rankwise.data import load_digit_retrieval, load_eights
-from rankwise.recipes import make_recipe
-from rankwise.tasks import RetrievalTask, TabularTask
-from rankwise.training import AverageWeights, Checkpoints, adamw, averaged, cosine, fit, read_checkpoint
+from rankwise.data import TableSchema
+from rankwise.problems import make_problem
+from rankwise.training import AverageOptions, AverageWeights, Checkpoints, read_checkpoint
+from workers.fitting import EIGHTS, eights, fit_with
 
-TASK = TabularTask(load_eights(seed=0), loss="soprc", positives=8, batch_size=100)
+PROBLEM = eights(size=100)
 
 
-def train(task=TASK, **options):
-    return fit(task, **{"steps": 12, "optimiser": adamw(1e-2), "schedule": cosine, "eval_every": 4, **options})
+def train(**options):
+    return fit_with(PROBLEM, EIGHTS, **{"steps": 12, "optimiser": {"learning_rate": 1e-2}, "every": 4, **options})
 
 
 @pytest.fixture(scope="module")
@@ -26,14 +26,14 @@ def weights(tmp_path_factory):
 
 
 def test_the_plain_mean_of_the_last_steps(weights):
-    run = train(average=averaged(after=0.5))
+    run = train(average={"after": 0.5})
     for name, value in run.model.state_dict().items():
         expected = torch.stack([each[name].double() for each in weights[7:]]).mean(0)
         torch.testing.assert_close(value.double(), expected, atol=1e-6, rtol=1e-5)
 
 
 def test_a_moving_average_starts_as_a_mean(weights):
-    run = train(average=averaged(decay=0.75))
+    run = train(average={"decay": 0.75, "after": 0.0})
     for name, value in run.model.state_dict().items():
         mean = torch.zeros_like(value)
         for count, each in enumerate(weights[1:], start=1):
@@ -42,17 +42,17 @@ def test_a_moving_average_starts_as_a_mean(weights):
 
 
 def test_training_is_the_same_and_the_average_is_what_is_judged(weights):
-    plain, run = train(), train(average=averaged(after=0.5))
+    plain, run = train(), train(average={"after": 0.5})
     assert run.history.losses == plain.history.losses
     assert run.history.metrics[:2] == plain.history.metrics[:2]  # nothing to average yet
-    assert run.history.metrics[-1] == TASK.evaluate(run.model, "validation")
+    assert run.history.metrics[-1] == PROBLEM.evaluate(run.model, EIGHTS.validation).means
     assert any(not torch.equal(value, weights[-1][name]) for name, value in run.model.state_dict().items())
 
 
-@pytest.mark.parametrize("options", [{"after": 0.25}, {"decay": 0.9}], ids=["mean", "moving"])
-@pytest.mark.parametrize("take_best", [False, True])
-def test_resumed_after_any_step_equals_uninterrupted(tmp_path, options, take_best):
-    options = {"average": averaged(**options), "take_best": take_best}
+@pytest.mark.parametrize("options", [{"after": 0.25}, {"decay": 0.9, "after": 0.0}], ids=["mean", "moving"])
+@pytest.mark.parametrize("weights", ["last", "best"])
+def test_resumed_after_any_step_equals_uninterrupted(tmp_path, options, weights):
+    options = {"average": options, "weights": weights}
     store = Checkpoints(tmp_path / "a", keep=100)
     straight = train(checkpoints=store, save_every=1, **options)
     for number, path in enumerate(store.paths()[1::3]):
@@ -61,10 +61,10 @@ def test_resumed_after_any_step_equals_uninterrupted(tmp_path, options, take_bes
         left, right = straight.model.state_dict(), again.model.state_dict()
         assert all(torch.equal(left[name], right[name]) for name in left)
         assert straight.history.metrics == again.history.metrics
-    # what a file calls the model is what was judged
-    model = TASK.build_model()
+    # The model of a checkpoint is the one that was evaluated.
+    model = PROBLEM.build_model(TableSchema.of(EIGHTS.train))
     model.load_state_dict(read_checkpoint(store.paths()[0])["model"])
-    assert TASK.evaluate(model, "validation") == straight.history.metrics[-1]
+    assert PROBLEM.evaluate(model, EIGHTS.validation).means == straight.history.metrics[-1]
 
 
 def test_running_statistics_are_averaged_and_counts_taken():
@@ -80,18 +80,18 @@ def test_running_statistics_are_averaged_and_counts_taken():
 
 
 def test_a_recipe_may_ask_for_it():
-    recipe = make_recipe(_recipe(), ["average.after=0.25"])
-    made = recipe.average.make()(torch.nn.Linear(1, 1), 100)
+    problem = make_problem(_recipe(), ["average.after=0.25"])
+    made = problem.average.build(torch.nn.Linear(1, 1), 100)
     assert (made.after, made.decay) == (25, None)
     with pytest.raises(ValueError, match=r"average.after: expected a number of less than 1, got 1"):
-        make_recipe(_recipe(), ["average.after=1"])
+        make_problem(_recipe(), ["average.after=1"])
 
 
 def test_bad_input_is_named():
-    with pytest.raises(ValueError, match="after: expected a number of at least 0 and less than 1, got 1"):
-        averaged(after=1)
+    with pytest.raises(ValueError, match="after\n  Input should be less than 1"):
+        AverageOptions(after=1)
     with pytest.raises(ValueError, match="decay: expected"):
-        train(RetrievalTask(load_digit_retrieval(seed=0), loss="soprc"), average=averaged(decay=1.5))
+        AverageWeights(torch.nn.Linear(1, 1), decay=1.5)
 
 
 def _recipe():

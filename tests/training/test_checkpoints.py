@@ -9,25 +9,23 @@ import signal
 import pytest
 import torch
 
-from rankwise.data import load_digit_retrieval, load_eights
 from rankwise.files import write_whole
-from rankwise.tasks import RetrievalTask, TabularTask
-from rankwise.training import Checkpoints, Interrupted, adamw, cosine, fit, read_checkpoint, warmed_up
+from rankwise.problems import Tabular
+from rankwise.training import Checkpoints, Interrupted, read_checkpoint
+from workers.fitting import DIGITS, EIGHTS, digits, eights, fit_with
 
-TASKS = {
-    "tabular": TabularTask(load_eights(seed=0), loss="soprc", positives=8, batch_size=100),
-    "shuffled": TabularTask(load_eights(seed=0), loss="cross-entropy", batch_size=100),
-    "retrieval": RetrievalTask(load_digit_retrieval(seed=0), loss="soprc"),
-    "classifier": RetrievalTask(load_digit_retrieval(seed=0), loss="classifier"),
+PROBLEMS = {
+    "tabular": (eights(size=100), EIGHTS),
+    "shuffled": (eights("cross-entropy", size=100, positives=None), EIGHTS),
+    "retrieval": (digits(), DIGITS),
+    "classifier": (digits("classifier"), DIGITS),
 }
+ADAMW = {"learning_rate": 1e-2, "weight_decay": 0.1}
 STATE = {"step": 3, "weights": torch.arange(5000.0), "words": ["a", "b"], "table": {"x": 1.5}}
 
 
-def train(task, **options):
-    return fit(
-        task,
-        **{"steps": 25, "optimiser": adamw(1e-2, weight_decay=0.1), "schedule": cosine, "eval_every": 10, **options},
-    )
+def train(problem=PROBLEMS["tabular"], **options):
+    return fit_with(*problem, **{"steps": 25, "optimiser": ADAMW, **options})
 
 
 def assert_same(first, second):
@@ -40,58 +38,57 @@ def assert_same(first, second):
     assert first.history.steps == second.history.steps
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", PROBLEMS)
 def test_resumed_after_any_step_equals_uninterrupted(name, tmp_path):
-    task = TASKS[name]
-    straight = train(task, checkpoints=Checkpoints(tmp_path, keep=100), save_every=1)
+    problem = PROBLEMS[name]
+    straight = train(problem, checkpoints=Checkpoints(tmp_path, keep=100), save_every=1)
     assert len(Checkpoints(tmp_path).paths()) == 26
     for path in Checkpoints(tmp_path).paths()[1::4]:
-        assert_same(straight, train(task, start=read_checkpoint(path)))
+        assert_same(straight, train(problem, start=read_checkpoint(path), save_every=1))
 
 
 @pytest.mark.parametrize(
     "options",
     [
-        {"accumulate": 2, "clip_norm": 0.1},
-        {"rows_at_once": 16},
-        {"schedule": warmed_up(5)},
-        {"schedule": None},
+        {"gradient": {"accumulate": 2, "clip": 0.1}},
+        {"gradient": {"rows_at_once": 16}},
+        {"schedule": {"warmup": 5}},
+        {"schedule": {"name": "constant"}},
     ],
     ids=["accumulate and clip", "in chunks", "warm-up", "no schedule"],
 )
 @pytest.mark.filterwarnings("ignore:accumulate")
 def test_resuming_holds_with_every_option(options, tmp_path):
-    task = TASKS["tabular"]
-    straight = train(task, checkpoints=Checkpoints(tmp_path, keep=100), save_every=7, **options)
+    straight = train(checkpoints=Checkpoints(tmp_path, keep=100), save_every=7, **options)
     for path in Checkpoints(tmp_path).paths():
-        assert_same(straight, train(task, start=read_checkpoint(path), **options))
+        assert_same(straight, train(start=read_checkpoint(path), **options))
 
 
 def test_dropout_goes_on_from_the_saved_random_state(tmp_path):
-    class Dropping(TabularTask):
-        def build_model(self):
+    class Dropping(Tabular):
+        def build_model(self, schema):
             layers = [torch.nn.Linear(64, 16), torch.nn.ReLU(), torch.nn.Dropout(), torch.nn.Linear(16, 1)]
             return torch.nn.Sequential(*layers, torch.nn.Flatten(0))
 
-    task = Dropping(load_eights(seed=0), loss="soprc", positives=8)
-    straight = train(task, checkpoints=Checkpoints(tmp_path, keep=100), save_every=9)
+    problem = eights(kind=Dropping), EIGHTS
+    straight = train(problem, checkpoints=Checkpoints(tmp_path, keep=100), save_every=9)
     for path in Checkpoints(tmp_path).paths():
-        assert_same(straight, train(task, start=read_checkpoint(path)))
+        assert_same(straight, train(problem, start=read_checkpoint(path)))
 
 
 def test_early_stopping_is_remembered(tmp_path):
-    options = {"optimiser": adamw(0.0), "eval_every": 2, "patience": 3, "take_best": True}
-    straight = train(TASKS["tabular"], checkpoints=Checkpoints(tmp_path), **options)
+    options = {"optimiser": {"learning_rate": 1e-30}, "every": 2, "patience": 3, "weights": "best"}
+    straight = train(checkpoints=Checkpoints(tmp_path), **options)
     assert straight.history.stopped_early
     for path in Checkpoints(tmp_path).paths():
-        resumed = train(TASKS["tabular"], start=read_checkpoint(path), checkpoints=Checkpoints(tmp_path), **options)
+        resumed = train(start=read_checkpoint(path), checkpoints=Checkpoints(tmp_path), **options)
         assert_same(straight, resumed)
 
 
 def test_the_best_checkpoint_is_kept_and_taken(tmp_path):
     store = Checkpoints(tmp_path, keep=2)
-    options = {"optimiser": adamw(0.3), "schedule": None, "eval_every": 3, "steps": 60, "take_best": True}
-    run = train(TASKS["tabular"], checkpoints=store, **options)
+    options = {"optimiser": {"learning_rate": 0.3}, "schedule": {"name": "constant"}, "every": 3, "steps": 60}
+    run = train(checkpoints=store, weights="best", **options)
     best = read_checkpoint(store.best)
     assert best["step"] == run.history.best_step
     assert all(torch.equal(best["model"][key], value) for key, value in run.model.state_dict().items())
@@ -106,23 +103,23 @@ def test_a_signal_between_steps_saves_and_says_so(tmp_path):
             os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(Interrupted, match="stopped after step 7, which is saved"):
-        train(TASKS["tabular"], checkpoints=store, on_step=interrupt)
+        train(checkpoints=store, on_step=interrupt)
     state, damaged = store.newest()
     assert (state["step"], damaged) == (7, [])
-    assert_same(train(TASKS["tabular"]), train(TASKS["tabular"], start=state))
+    assert_same(train(), train(start=state))
 
 
 def test_signals_are_as_before_after_a_run(tmp_path):
     before = signal.getsignal(signal.SIGINT)
-    train(TASKS["tabular"], steps=2, checkpoints=Checkpoints(tmp_path))
+    train(steps=2, checkpoints=Checkpoints(tmp_path))
     assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_a_checkpoint_of_another_model_is_refused(tmp_path):
-    train(TASKS["tabular"], steps=2, checkpoints=Checkpoints(tmp_path))
+    train(steps=2, checkpoints=Checkpoints(tmp_path))
     state, _ = Checkpoints(tmp_path).newest()
-    other = TabularTask(load_eights(seed=0), loss="soprc", positives=8, hidden=(7,))
-    with pytest.raises(ValueError, match="start: expected a checkpoint of this task, model and loss"):
+    other = eights(model={"hidden": (7,), "scaling": "none"}), EIGHTS
+    with pytest.raises(ValueError, match="start: expected a checkpoint of this problem, model and loss"):
         train(other, start=state)
 
 
@@ -204,17 +201,17 @@ def test_a_wrong_number_to_keep_is_refused(tmp_path, keep, error):
 
 
 def test_previous_weights_are_saved_and_loaded(tmp_path):
-    task = TabularTask(load_eights(seed=0), loss="stable-ap", positives=8, loss_options={"update_rate": 0.1})
-    store = Checkpoints(tmp_path, keep=100)
-    straight = train(task, checkpoints=store, save_every=6, previous_weights=True)
-    assert straight.history.losses != train(task).history.losses
+    problem = eights({"name": "stable-ap", "update_rate": 0.1}), EIGHTS
+    store, gradient = Checkpoints(tmp_path, keep=100), {"previous_weights": True}
+    straight = train(problem, checkpoints=store, save_every=6, gradient=gradient)
+    assert straight.history.losses != train(problem).history.losses
     for path in store.paths():
-        assert_same(straight, train(task, start=read_checkpoint(path), previous_weights=True))
+        assert_same(straight, train(problem, start=read_checkpoint(path), gradient=gradient))
 
 
 def test_best_weights_from_before_the_start_are_not_forgotten(tmp_path):
-    task, options = TASKS["tabular"], {"eval_every": 2, "take_best": True}
-    train(task, checkpoints=Checkpoints(tmp_path), **options)
+    options = {"every": 2, "weights": "best"}
+    train(checkpoints=Checkpoints(tmp_path), **options)
     state, _ = Checkpoints(tmp_path).newest()
     with pytest.raises(ValueError, match="checkpoints: expected where the best weights"):
-        train(task, start=state, **options)
+        train(start=state, **options)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from rankwise.data import Part, Split, load_digit_retrieval, load_eights
-from rankwise.tasks import LTRTask, RetrievalTask, TabularTask
-from rankwise.training import adamw, check_estimates, fit
+from rankwise.data import Part, Split, TableSchema
+from rankwise.problems import SearchRanking
+from rankwise.training import check_estimates
+from workers.fitting import DIGITS, EIGHTS, ROWS, digits, eights, fit_with
 
 
 def queries(count=30, length=20):
@@ -19,49 +20,57 @@ def queries(count=30, length=20):
 
 
 def make(kind, **options):
+    """A problem and a split."""
     if kind == "V":
-        return TabularTask(load_eights(seed=0), loss="soprc", loss_options=options, positives=8)
+        return eights({"name": "soprc", **options}), EIGHTS
     if kind == "mu":
-        return TabularTask(load_eights(seed=0), loss="stable-ap", loss_options=options, positives=8)
+        return eights({"name": "stable-ap", **options}), EIGHTS
     if kind == "classes":
-        return RetrievalTask(load_digit_retrieval(seed=0), loss="soprc", loss_options=options)
+        return digits({"name": "soprc", **options}), DIGITS
     part = queries()
-    loss = "k-song" if kind == "lambda" else "song"
-    extra = {"k": 5} if kind == "lambda" else {}
-    return LTRTask(
-        Split(part, part, part), loss=loss, loss_options={**extra, **options}, queries=8, relevant=4, irrelevant=6
-    )
+    loss = {"name": "k-song", "k": 5} if kind == "lambda" else {"name": "song"}
+    batches = {"queries": 8, "relevant": 4, "irrelevant": 6}
+    return SearchRanking(loss={**loss, **options}, model=ROWS, batches=batches), Split(part, part, part)
+
+
+def start(problem, split):
+    """A fresh model and loss."""
+    schema = TableSchema.of(split.train)
+    torch.manual_seed(0)
+    return problem.build_model(schema), problem.build_loss(schema, split.train, steps=1)
+
+
+def compare(problem, split, model, loss):
+    return check_estimates(problem, model, loss, problem.probe_batch(split.train))
 
 
 KINDS = ("V", "mu", "classes", "u", "lambda")
 
 
 def trained(kind, steps=30):
-    task = make(kind)
-    run = fit(task, steps=steps, optimiser=adamw(3e-3), eval_every=10, check_memory=True)
-    return task, run
+    problem, split = make(kind)
+    run = fit_with(problem, split, steps=steps, schedule={"name": "constant"}, check_memory=True)
+    return problem, split, run
 
 
 @pytest.mark.parametrize("kind", ["V", "mu", "classes"])
 def test_a_memory_of_the_last_batch_only_is_exact_where_that_batch_is_everything(kind):
-    task = make(kind, update_rate=1.0)
-    torch.manual_seed(0)
-    model, loss = task.build_model(), task.build_loss()
-    task.training_step(model, loss, task.whole_lists())
-    (check,) = check_estimates(task, model, loss)
+    problem, split = make(kind, update_rate=1.0)
+    model, loss = start(problem, split)
+    problem.training_step(model, loss, problem.probe_batch(split.train))
+    (check,) = compare(problem, split, model, loss)
     assert check.known == check.checked > 0
     assert check.error == pytest.approx(0, abs=1e-6)
     assert check.remembered == pytest.approx(check.true, abs=1e-6)
 
 
 def test_the_true_u_is_the_sum_over_the_whole_list():
-    task = make("u")
-    torch.manual_seed(0)
-    model, loss = task.build_model(), task.build_loss()
-    task.training_step(model, loss, task.whole_lists())
-    (check,) = check_estimates(task, model, loss)
-    part = task.data.train
-    scores = task.predict(model, "train").double()
+    problem, split = make("u")
+    model, loss = start(problem, split)
+    problem.training_step(model, loss, problem.probe_batch(split.train))
+    (check,) = compare(problem, split, model, loss)
+    part = split.train
+    scores = problem.predict(model, part).double()
     truth = []
     for query in range(40):
         mine = part.query_ids == query
@@ -73,12 +82,11 @@ def test_the_true_u_is_the_sum_over_the_whole_list():
 
 
 def test_the_true_lambda_separates_the_first_k():
-    task = make("lambda")
-    torch.manual_seed(0)
-    model, loss = task.build_model(), task.build_loss()
-    task.training_step(model, loss, task.whole_lists())
-    checks = {check.name: check for check in check_estimates(task, model, loss)}
-    scores = task.predict(model, "train").split([20] * 30 + [200] * 10)
+    problem, split = make("lambda")
+    model, loss = start(problem, split)
+    problem.training_step(model, loss, problem.probe_batch(split.train))
+    checks = {check.name: check for check in compare(problem, split, model, loss)}
+    scores = problem.predict(model, split.train).split([20] * 30 + [200] * 10)
     assert checks["lambda"].checked == len(checks["lambda"].true) == 40
     # Packed by length; each list has its own.
     expected = sorted(own.sort(descending=True).values[5].item() for own in scores)
@@ -87,13 +95,13 @@ def test_the_true_lambda_separates_the_first_k():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_looking_changes_nothing(kind):
-    task, run = trained(kind, steps=10)
+    problem, split, run = trained(kind, steps=10)
     torch.manual_seed(5)
     run.loss.train()
     run.model.train()
     states = [{name: value.clone() for name, value in each.state_dict().items()} for each in (run.model, run.loss)]
     expected = torch.random.get_rng_state()
-    check_estimates(task, run.model, run.loss)
+    compare(problem, split, run.model, run.loss)
     assert torch.equal(torch.random.get_rng_state(), expected)
     for each, before in zip((run.model, run.loss), states, strict=True):
         after = each.state_dict()
@@ -105,8 +113,8 @@ def test_looking_changes_nothing(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_training_is_the_same_with_and_without_checks(kind):
-    task, run = trained(kind)
-    plain = fit(task, steps=30, optimiser=adamw(3e-3), eval_every=10)
+    problem, split, run = trained(kind)
+    plain = fit_with(problem, split, schedule={"name": "constant"})
     assert run.history.losses == plain.history.losses
     assert plain.history.estimates == []
     names = {"classes": {"V"}, "lambda": {"u", "lambda"}}.get(kind, {kind})
@@ -117,7 +125,7 @@ def test_training_is_the_same_with_and_without_checks(kind):
 
 
 def test_a_loss_without_a_memory_has_nothing_to_check():
-    task = TabularTask(load_eights(seed=0), loss="cross-entropy")
-    assert check_estimates(task, task.build_model(), task.build_loss()) == []
-    whole = LTRTask(Split(queries(), queries(), queries()), loss="song", queries=8)
-    assert check_estimates(whole, whole.build_model(), whole.build_loss()) == []
+    plain = eights("cross-entropy", positives=None), EIGHTS
+    assert compare(*plain, *start(*plain)) == []
+    whole = SearchRanking(loss="song", batches={"queries": 8}), Split(queries(), queries(), queries())
+    assert compare(*whole, *start(*whole)) == []

@@ -12,14 +12,11 @@ import torch
 from lightning_fabric import Fabric
 
 from rankwise.cli import main
-from rankwise.data import load_eights
-from rankwise.recipes.record import read_record
-from rankwise.tasks import TabularTask
-from rankwise.training import Checkpoints, adamw, fit
+from rankwise.runs import RunFolder
+from rankwise.training import Checkpoints
+from workers.fitting import EIGHTS, eights, fit_with
 from workers.pictures import write_folder
 from workers.rows import write_all
-
-EIGHTS = TabularTask(load_eights(seed=0), loss="soprc", positives=8)
 
 
 @pytest.fixture
@@ -47,7 +44,7 @@ def test_a_gradient_that_is_no_number_never_reaches_a_checkpoint(tmp_path, monke
     with pytest.raises(
         ValueError, match=r"^gradient: expected finite numbers, got \d+ NaN or infinite of \d+ in step 7"
     ):
-        fit(EIGHTS, steps=20, optimiser=adamw(1e-3), checkpoints=store, save_every=1)
+        fit_with(eights(), EIGHTS, steps=20, every=None, checkpoints=store, save_every=1)
     state, damaged = store.newest()
     assert not damaged
     assert state["step"] == 6
@@ -57,12 +54,12 @@ def test_a_gradient_that_is_no_number_never_reaches_a_checkpoint(tmp_path, monke
 def test_a_spoilt_gradient_is_refused_without_anyone_watching(monkeypatch):
     spoil_gradients(monkeypatch, at=3, value=float("nan"))
     with pytest.raises(ValueError, match=r"in step 3; the weights are as before it"):
-        fit(EIGHTS, steps=5, optimiser=adamw(1e-3))
+        fit_with(eights(), EIGHTS, steps=5, every=None)
 
 
 def test_gradients_that_are_only_huge_are_no_fault(monkeypatch):
     spoil_gradients(monkeypatch, at=2, value=1e30)
-    assert len(fit(EIGHTS, steps=3, optimiser=adamw(1e-3)).history.losses) == 3
+    assert len(fit_with(eights(), EIGHTS, steps=3, every=None).history.losses) == 3
 
 
 @pytest.mark.parametrize("how", ["cut", "missing"])
@@ -99,10 +96,9 @@ def test_files_that_may_not_grow_are_a_full_disk(folder, capsys):
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"recipe": 1, "seed": 0, "data": {}}', "[" * 100_000, "\x00"])
 def test_a_damaged_record_of_a_run_is_named(folder, capsys, content):
-    path = folder / "record.json"
-    path.write_text(content)
-    with pytest.raises(ValueError, match=r"record\.json: expected the record of a run"):
-        read_record(path)
+    (folder / "run.json").write_text(content)
+    with pytest.raises(ValueError, match=r"run\.json: expected the record of a run"):
+        RunFolder(folder).read_record()
 
 
 def test_a_dead_worker_process_is_named_and_the_run_resumes(folder, capsys, monkeypatch):

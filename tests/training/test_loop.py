@@ -6,24 +6,28 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from rankwise.data import Part, Split, load_digit_retrieval, load_eights
+from rankwise.data import Part, Split
+from rankwise.problems import Tabular
+from rankwise.problems.batches import batches_of
 from rankwise.samplers import ShuffledBatchSampler
-from rankwise.tasks import RetrievalTask, TabularTask
-from rankwise.tasks.batches import batches_of
-from rankwise.training import Checkpoints, Place, adamw, cosine, fit, sgd
+from rankwise.training import Checkpoints, DeviceOptions, EvaluationOptions
+from workers.fitting import DIGITS, EIGHTS, digits, eights, fit_with
 
-EIGHTS = TabularTask(load_eights(seed=0), loss="soprc", positives=8)
-DIGITS = RetrievalTask(load_digit_retrieval(seed=0), loss="soprc")
-CLASSIFIER = RetrievalTask(load_digit_retrieval(seed=0), loss="classifier")
-
-
-def train(task, **options):
-    return fit(task, **{"steps": 30, "optimiser": adamw(3e-3), "schedule": cosine, "eval_every": 10, **options})
+PROBLEMS = {
+    "eights": (eights(), EIGHTS),
+    "digits": (digits(), DIGITS),
+    "classifier": (digits("classifier"), DIGITS),
+}
+SGD = {"name": "sgd", "learning_rate": 0.1}
 
 
-@pytest.mark.parametrize("task", [EIGHTS, DIGITS, CLASSIFIER], ids=["eights", "digits", "classifier"])
-def test_the_same_seed_gives_the_same_run_bit_for_bit(task):
-    runs = [train(task, seed=5), train(task, seed=5)]
+def train(name="eights", **options):
+    return fit_with(*PROBLEMS[name], **options)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_the_same_seed_gives_the_same_run_bit_for_bit(name):
+    runs = [train(name, seed=5), train(name, seed=5)]
     for name in ("model", "loss"):
         first, second = (getattr(run, name).state_dict() for run in runs)
         assert first.keys() == second.keys()
@@ -33,75 +37,68 @@ def test_the_same_seed_gives_the_same_run_bit_for_bit(task):
 
 
 def test_another_seed_gives_another_run():
-    assert train(EIGHTS, seed=5).history.losses != train(EIGHTS, seed=6).history.losses
+    assert train(seed=5).history.losses != train(seed=6).history.losses
 
 
 def test_the_random_state_of_the_caller_is_neither_read_nor_changed():
     torch.manual_seed(1)
     before = torch.random.get_rng_state()
-    first = train(EIGHTS)
+    first = train()
     assert torch.equal(before, torch.random.get_rng_state())
     torch.manual_seed(2)
-    assert train(EIGHTS).history.losses == first.history.losses
+    assert train().history.losses == first.history.losses
 
 
-@pytest.mark.parametrize("task", [EIGHTS, DIGITS, CLASSIFIER], ids=["eights", "digits", "classifier"])
-def test_training_lowers_the_loss_and_raises_the_metric(task):
-    history = train(task, steps=60).history
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_training_lowers_the_loss_and_raises_the_metric(name):
+    history, metric = train(name, steps=60).history, PROBLEMS[name][0].metric
     assert sum(history.losses[-10:]) < 0.7 * sum(history.losses[:10])
-    untrained, trained = history.curve(task.metric)[0], history.curve(task.metric)[-1]
+    untrained, trained = history.curve(metric)[0], history.curve(metric)[-1]
     assert trained > untrained + 0.1
 
 
 def test_weights_of_the_loss_are_trained_too():
     torch.manual_seed(0)
-    run = train(CLASSIFIER, steps=5)
-    fresh = train(CLASSIFIER, steps=5, optimiser=adamw(0.0))
+    run = train("classifier", steps=5)
+    fresh = train("classifier", steps=5, optimiser={"learning_rate": 1e-30})
     assert not torch.equal(run.loss.layer.weight, fresh.loss.layer.weight)
 
 
 def test_history_says_when_what_was_found():
     seen = []
-    history = train(EIGHTS, steps=25, on_step=lambda step: seen.append((step.number, step.loss))).history
+    history = train(steps=25, on_step=lambda step: seen.append((step.number, step.loss))).history
     assert history.steps == [0, 10, 20, 25]
     assert len(history.curve("ap")) == 4
     assert seen == list(enumerate(history.losses, start=1))
     assert history.seconds > 0
 
 
-def test_without_eval_every_nothing_is_evaluated():
-    assert train(EIGHTS, steps=2, eval_every=None).history.steps == []
+def test_without_evaluations_nothing_is_evaluated():
+    assert train(steps=2, every=None).history.steps == []
 
 
 def test_evaluating_changes_nothing_in_the_run():
-    often, never = train(EIGHTS, eval_every=1), train(EIGHTS, eval_every=None)
+    often, never = train(every=1), train(every=None)
     assert often.history.losses == never.history.losses
 
 
 def test_the_loop_is_silent(capfd):
-    train(EIGHTS, steps=2)
+    train(steps=2)
     out, err = capfd.readouterr()
     assert out + err == ""
 
 
-@pytest.mark.parametrize(
-    "options, error, message",
-    [
-        ({"steps": 0}, ValueError, "steps: expected a whole number of at least 1, got 0"),
-        ({"steps": 2.5}, TypeError, "steps: expected a whole number of at least 1, got 2.5"),
-        ({"eval_every": 0}, ValueError, "eval_every: expected a whole number of at least 1, got 0"),
-    ],
-)
-def test_wrong_budgets_are_refused(options, error, message):
-    with pytest.raises(error, match=message):
-        train(EIGHTS, **options)
+@pytest.mark.parametrize("options, key", [({"steps": 0}, "steps"), ({"steps": 2.5}, "steps"), ({"every": 0}, "every")])
+def test_wrong_budgets_are_refused(options, key):
+    with pytest.raises(ValueError, match=rf"(budget|evaluation)\.{key}\n"):
+        train(**options)
 
 
 def test_a_batch_larger_than_the_data_is_refused():
     part = Part(torch.rand(8, 3), torch.arange(8) % 2)
-    task = TabularTask(Split(part, part, part), loss="cross-entropy", batch_size=64)
-    with pytest.raises(ValueError, match="batch_size: expected at most the number of items, 8, got 64"):
-        train(task)
+    problem = eights("cross-entropy", positives=None)
+    with pytest.raises(ValueError, match=r"batches\.size: expected at most the 8 rows to train on, got 64"):
+        fit_with(problem, Split(part, part, part))
 
 
 class NoBatches(ShuffledBatchSampler):
@@ -109,52 +106,51 @@ class NoBatches(ShuffledBatchSampler):
         return iter(())
 
 
-class Empty(TabularTask):
-    def train_loader(self, seed):
-        return batches_of(self.data.train, NoBatches(self.data.train.labels, batch_size=8))
+class Empty(Tabular):
+    def train_loader(self, train, seed):
+        return batches_of(train, NoBatches(train.labels, batch_size=8))
 
 
-class Foreign(TabularTask):
-    def train_loader(self, seed):
-        return DataLoader(self.data.train, batch_size=8, collate_fn=lambda batch: batch)
+class Foreign(Tabular):
+    def train_loader(self, train, seed):
+        return DataLoader(train, batch_size=8, collate_fn=lambda batch: batch)
 
 
 def test_a_loader_without_batches_is_refused_and_not_waited_for():
     with pytest.raises(ValueError, match="at least one batch, got none"):
-        train(Empty(EIGHTS.data, loss="soprc"))
+        fit_with(eights(kind=Empty), EIGHTS)
 
 
 def test_a_loader_that_cannot_be_resumed_trains_but_saves_nothing(tmp_path):
-    task = Foreign(EIGHTS.data, loss="soprc")
-    assert train(task, steps=3, eval_every=None).history.losses
+    problem = eights(kind=Foreign)
+    assert fit_with(problem, EIGHTS, steps=3, every=None).history.losses
     with pytest.raises(TypeError, match=r"expected a loader with a batch sampler of .* to save checkpoints"):
-        train(task, checkpoints=Checkpoints(tmp_path))
+        fit_with(problem, EIGHTS, checkpoints=Checkpoints(tmp_path))
 
 
 def test_accumulating_batches_of_an_itemwise_loss_equals_one_larger_batch():
-    large, small = (TabularTask(EIGHTS.data, loss="cross-entropy", batch_size=size) for size in (64, 16))
-    one = train(large, steps=6, eval_every=None, optimiser=sgd(0.1))
-    four = train(small, steps=6, eval_every=None, optimiser=sgd(0.1), accumulate=4)
+    large, small = (eights("cross-entropy", size=size, positives=None) for size in (64, 16))
+    one = fit_with(large, EIGHTS, steps=6, every=None, optimiser=SGD)
+    four = fit_with(small, EIGHTS, steps=6, every=None, optimiser=SGD, gradient={"accumulate": 4})
     for name, value in one.model.state_dict().items():
         torch.testing.assert_close(four.model.state_dict()[name], value, rtol=1e-5, atol=1e-6)
 
 
 def test_accumulating_a_batchwise_loss_warns():
     with pytest.warns(UserWarning, match="2 batches of AUPRCLoss are not one batch 2 times as large"):
-        train(EIGHTS, steps=1, accumulate=2)
+        train(steps=1, gradient={"accumulate": 2})
 
 
 def test_a_batch_in_chunks_trains_as_the_whole_batch():
-    whole, chunked = (train(DIGITS, steps=5, eval_every=None, rows_at_once=rows) for rows in (None, 7))
+    whole, chunked = (train("digits", steps=5, every=None, gradient={"rows_at_once": rows}) for rows in (None, 7))
     for name, value in whole.model.state_dict().items():
         torch.testing.assert_close(chunked.model.state_dict()[name], value, rtol=1e-4, atol=1e-5)
 
 
 def test_clipping_limits_the_step():
-    free, clipped = (
-        train(EIGHTS, steps=1, eval_every=None, optimiser=sgd(1.0, momentum=0), clip_norm=norm) for norm in (None, 1e-3)
-    )
-    start = train(EIGHTS, steps=1, eval_every=None, optimiser=sgd(1e-30, momentum=0))
+    plain = {"name": "sgd", "learning_rate": 1.0, "momentum": 0.0}
+    free, clipped = (train(steps=1, every=None, optimiser=plain, gradient={"clip": norm}) for norm in (None, 1e-3))
+    start = train(steps=1, every=None, optimiser={**plain, "learning_rate": 1e-30})
 
     def moved(run):
         return torch.sqrt(
@@ -166,26 +162,26 @@ def test_clipping_limits_the_step():
 
 
 def test_patience_ends_a_run_that_does_not_improve_and_the_best_weights_come_back():
-    run = train(EIGHTS, steps=60, optimiser=adamw(0.0), eval_every=2, patience=3, take_best=True)
+    run = train(steps=60, optimiser={"learning_rate": 1e-30}, every=2, patience=3, weights="best")
     assert run.history.stopped_early
     assert (run.history.best_step, run.history.steps) == (0, [0, 2, 4, 6])
 
 
 def test_the_best_weights_are_those_of_the_best_evaluation():
-    run = train(EIGHTS, steps=60, optimiser=adamw(0.3), schedule=None, eval_every=3, take_best=True)
+    run = train(steps=60, optimiser={"learning_rate": 0.3}, schedule={"name": "constant"}, every=3, weights="best")
     curve = run.history.curve("ap")
     assert run.history.steps[curve.index(max(curve))] == run.history.best_step
-    assert EIGHTS.evaluate(run.model, "validation")["ap"] == max(curve)
+    assert PROBLEMS["eights"][0].evaluate(run.model, EIGHTS.validation).means["ap"] == max(curve)
 
 
 def test_best_needs_evaluations():
-    with pytest.raises(ValueError, match="eval_every: expected a number of steps with patience or take_best"):
-        train(EIGHTS, eval_every=None, take_best=True)
+    with pytest.raises(ValueError, match="expected every to be a number of steps with patience or weights: best"):
+        EvaluationOptions(every=None)
 
 
 @pytest.mark.parametrize("precision", ["bf16", "64"])
 def test_other_precisions_train_to_about_the_same(precision):
-    usual, other = (train(EIGHTS, steps=20, place=Place(precision=p)) for p in ("32", precision))
+    usual, other = (train(steps=20, device={"precision": p}) for p in ("32", precision))
     assert other.history.losses[-1] == pytest.approx(usual.history.losses[-1], abs=0.05)
     assert other.history.losses != usual.history.losses
 
@@ -193,12 +189,12 @@ def test_other_precisions_train_to_about_the_same(precision):
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"precision": "16"}, "precision: unknown word '16'"),
+        ({"precision": "16"}, "precision\n  Input should be '32', '64', 'bf16' or 'fp16'"),
         ({"precision": "fp16"}, 'precision: expected "32", "64" or "bf16" on the CPU'),
-        ({"accelerator": "gpu"}, "accelerator: unknown word 'gpu'"),
-        ({"devices": 0}, "devices: expected a whole number of at least 1, got 0"),
+        ({"accelerator": "gpu"}, "accelerator\n  Input should be 'cpu', 'cuda' or 'auto'"),
+        ({"devices": 0}, "devices\n  Input should be greater than or equal to 1"),
     ],
 )
-def test_wrong_places_are_refused(options, message):
+def test_wrong_devices_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
-        Place(**options)
+        DeviceOptions(**options)
