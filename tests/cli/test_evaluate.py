@@ -133,11 +133,11 @@ def test_runs_of_retrieval_are_compared_by_query(folder, capsys):
         (["evaluate", "nothing.csv"], "nothing.csv"),
         (["evaluate", "s.csv", "--metric", "app"], "did you mean 'ap'?"),
         (["evaluate", "s.csv", "--score", "scor"], "did you mean 'score'?"),
-        (["evaluate", "."], "found no record.json in it"),
+        (["evaluate", "."], "got no run.json in it"),
         (["evaluate", "s.csv", "--data", "s.csv"], "expected the folder of a run"),
         (["compare", "s.csv"], "expected two or more"),
         (["compare", "s.csv", "short.csv"], "expected the 4 items of the first, got 3"),
-        (["compare", "s.csv", "."], "found no test-scores.csv"),
+        (["compare", "s.csv", "."], "got no test-scores.csv"),
         (["evaluate", "text.csv"], "text.csv"),
     ],
 )

@@ -73,8 +73,8 @@ def test_a_run_leaves_everything_in_its_folder(folder, capsys):
     run = folder / "runs" / "rows"
     names = {path.name for path in run.iterdir()}
     assert names == {
-        "recipe.yaml", "record.json", "log.csv", "checkpoints", "test.json", "test-queries.csv", "test-scores.csv",
-        "report.html",
+        ".lock", "recipe.yaml", "run.json", "schema.json", "model.safetensors", "log.csv", "checkpoints", "test.json",
+        "test-queries.csv", "test-scores.csv", "report.html",
     }  # fmt: skip
     assert [path.name for path in Checkpoints(run / "checkpoints").paths()] == [
         "step-00000060.pt", "step-00000056.pt", "step-00000049.pt"
@@ -85,7 +85,7 @@ def test_a_run_leaves_everything_in_its_folder(folder, capsys):
     with open(run / "log.csv") as file:
         rows = list(csv.DictReader(file))
     assert [row["step"] for row in rows if row["ap"]] == ["0", "20", "40", "60"]
-    record = json.loads((run / "record.json").read_text())
+    record = json.loads((run / "run.json").read_text())
     assert torch.__version__.startswith(record["versions"]["torch"])
     assert len(record["data"]["rows.csv"]) == 64
 
@@ -205,7 +205,7 @@ def test_a_full_disk_leaves_the_last_checkpoint_and_says_how_to_go_on(folder, ca
 @pytest.mark.parametrize("recipe", ["rows", "queries", "users"])
 def test_two_processes_give_the_metrics_of_one(folder, recipe):
     # In float64: in float32 rounding in another order grows from step to step, as it does on any other machine.
-    options = [f"{recipe}.yaml", "place.precision='64'"]
+    options = [f"{recipe}.yaml", "device.precision='64'"]
     assert main(["train", *options, "--out", "one"]) == 0
     process = start(*options, "--out", "two", launcher=TWO_PROCESSES)
     out, err = process.communicate(timeout=300)
@@ -232,7 +232,13 @@ def test_every_kind_of_task_resumes_bit_for_bit(folder, recipe):
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds the processes in /proc")
 def test_a_killed_process_ends_the_job_with_a_clear_message_and_it_resumes(folder):
-    options = ["rows.yaml", "place.precision='64'", "budget.steps=4000", "checkpoints.every=5", "evaluation.every=1000"]
+    options = [
+        "rows.yaml",
+        "device.precision='64'",
+        "budget.steps=4000",
+        "checkpoints.every=5",
+        "evaluation.every=1000",
+    ]
     process = start(*options, "--out", "two", launcher=TWO_PROCESSES)
     _wait_for(lambda: Checkpoints(folder / "two" / "checkpoints").paths()[1:], process)
     children = _children(process.pid)

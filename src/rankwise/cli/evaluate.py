@@ -46,7 +46,7 @@ def _show_run(
     shown = run.inspect(data, metrics=metrics)
     _show(title, shown.evaluation)
     if report is not None:
-        run.report(report, inspection=shown)
+        run.report(report, inspection=shown, name=title)
         print_paragraph(f"Report: {report}")
     if scores_out is not None:
         if shown.scores is None:

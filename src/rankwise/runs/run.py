@@ -51,7 +51,12 @@ class Run:
     @property
     def finished(self) -> bool:
         """Return whether the training came to its end."""
-        return self.history.stopped_early or len(self.history.losses) >= int(self.record["steps"])
+        return self.history.stopped_early or 0 < self.steps <= len(self.history.losses)
+
+    @property
+    def steps(self) -> int:
+        """Return the number of steps that the training takes in all; 0 if it has not started."""
+        return int(self.record.get("steps", 0))
 
     def predict(self, source: Any) -> Predictions | BoxTable:
         """Return the outputs of the model for the rows of a source; labels are not needed.
@@ -104,7 +109,12 @@ class Run:
         return self._parts[name]
 
     def report(
-        self, path: str | Path | None = None, *, inspection: Inspection | None = None, part: str = "test"
+        self,
+        path: str | Path | None = None,
+        *,
+        inspection: Inspection | None = None,
+        part: str = "test",
+        name: str | None = None,
     ) -> Path:
         """Write the report of the run, one HTML file; by default `report.html` in its folder.
 
@@ -112,6 +122,7 @@ class Run:
             path: of the file.
             inspection: what the figures are of; by default the test part.
             part: what the report calls those data.
+            name: the title; by default that of the folder.
         """
         from rankwise.report import write_report
         from rankwise.runs.pages import page_of
@@ -121,9 +132,9 @@ class Run:
                 raise ValueError("path: expected the name of a file, as this run has no folder, got None")
             path = self.folder / REPORT
         shown = self.inspect(part=part) if inspection is None else inspection
-        name = self.folder.resolve().name if self.folder is not None else "run"
-        steps = int(self.record["steps"])
-        write_report(Path(path), page_of(name, self.problem, self.record, shown, self.history, steps=steps, part=part))
+        title = name or (self.folder.resolve().name if self.folder is not None else "run")
+        page = page_of(title, self.problem, self.record, shown, self.history, steps=self.steps, part=part)
+        write_report(Path(path), page)
         return Path(path)
 
     def save(self, folder: str | Path) -> None:

@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from rankwise.cli import main
-from rankwise.recipes.kinds import KINDS
+from rankwise.problems.kinds import KINDS
 from workers.browser import CHROMIUM, Browser
 from workers.kinds import HOSTILE, write_kinds
 
@@ -112,7 +112,7 @@ def test_a_run_that_is_not_over_is_shown_on_the_validation_part(runs, monkeypatc
     shutil.copytree(runs / "tabular", runs.parent / "half")
     for path in (runs.parent / "half" / "checkpoints").glob("step-0000001*"):
         path.unlink()
-    for path in (runs.parent / "half").glob("test*"):
+    for path in [*(runs.parent / "half").glob("test*"), runs.parent / "half" / "model.safetensors"]:
         path.unlink()
     assert main(["report", "half"]) == 0
     page = (runs.parent / "half" / "report.html").read_text()
@@ -141,7 +141,7 @@ def test_a_run_is_judged_on_data_that_are_fewer_than_a_batch(runs, monkeypatch, 
 def test_what_has_no_report_is_refused(runs, monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert main(["report", str(tmp_path)]) == 2
-    assert "expected the folder of a run, found no record.json" in capsys.readouterr().err
+    assert "expected the folder of a run, got no run.json" in capsys.readouterr().err
     (tmp_path / "scores.csv").write_text("score,label\n0.5,1\n0.4,0\n")
     assert main(["evaluate", "scores.csv", "--report", "x.html"]) == 2
     assert "expected the folder of a run" in capsys.readouterr().err
@@ -149,7 +149,7 @@ def test_what_has_no_report_is_refused(runs, monkeypatch, capsys, tmp_path):
 
 def test_without_the_extra_a_run_ends_well_and_says_what_is_missing(runs, monkeypatch, capsys):
     monkeypatch.chdir(runs.parent)
-    monkeypatch.setattr("rankwise.recipes.run.find_spec", lambda name: None)
+    monkeypatch.setattr("rankwise.runs.train.find_spec", lambda name: None)
     assert main(["train", "tabular.yaml", "--out", "plain"]) == 0
     assert "no report.html, which needs jinja2: pip install 'rankwise[report]'" in capsys.readouterr().err
     assert (runs.parent / "plain" / "test.json").is_file()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rankwise.recipes import BadRecipe, dump_recipe, library, load_recipe, make_recipe
-from rankwise.recipes.kinds import KINDS
+from rankwise.problems import BadRecipe, dump_problem, load_problem, make_problem
+from rankwise.problems.kinds import KINDS, library
 
 BASE = {"task": "tabular", "data": {"train": "cells.csv"}}
 
@@ -15,11 +15,9 @@ WRONG = [
     ("text", "recipe: expected keys and values, got text"),
     ({}, "task: missing; expected one of tabular"),
     ({"task": "tabul"}, "task: unknown task 'tabul'; did you mean 'tabular'?"),
-    ({"task": "tabular"}, "data: missing; give it in the recipe or on the command line as data=..."),
-    (["data={}"], "data.train: missing; give it in the recipe or on the command line as data.train=..."),
     (["los.prior=1"], "los: unknown key; did you mean 'loss'?"),
     (["data.lable=class"], "data.lable: unknown key; did you mean 'label'? (known: drop, features"),
-    (["data.train="], "data.train: expected a file, got None"),
+    (["data.train=7"], "data.train: expected a file, got 7"),
     (["data.validation=1.5"], "data.validation: expected a file, or a share of the rows between 0 and 1, got 1.5"),
     (["data.missing=drop"], "data.missing: expected 'error' or 'median', got 'drop'"),
     (["loss=soprcc"], "loss.name: unknown loss 'soprcc'; did you mean 'soprc'?"),
@@ -41,7 +39,7 @@ WRONG = [
     (["metrics=[]"], "metrics: expected at least one, got []"),
     (["metrics=[app]"], "metrics: unknown metric 'app'; did you mean 'ap'?"),
     (["evaluation.every=0"], "evaluation.every: expected a number of at least 1, got 0"),
-    (["place.precision=fp16"], 'place: precision: expected "32", "64" or "bf16" on the CPU, got "fp16"'),
+    (["device.precision=fp16"], 'device: precision: expected "32", "64" or "bf16" on the CPU, got "fp16"'),
     (["seeds=[1, 1]"], "seeds: expected different numbers, got [1, 1]"),
     (["seeds=3"], "seeds: expected a list, got 3"),
     (["nonsense"], "change 'nonsense': expected key=value, such as loss.prior=0.05"),
@@ -56,33 +54,35 @@ WRONG = [
 def test_a_wrong_recipe_is_refused_with_the_key_and_what_was_expected(given, message):
     is_changes = isinstance(given, list) and given
     with pytest.raises(BadRecipe) as caught:
-        make_recipe(BASE, given) if is_changes else make_recipe(given)
+        make_problem(BASE, given) if is_changes else make_problem(given)
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
 
 
 def test_changes_are_applied_to_what_the_file_says():
-    recipe = make_recipe(BASE, ["loss.prior=0.3", "budget.epochs=2", "data.drop=[a, b]", "seeds=[4, 5]"])
-    assert recipe.loss.name == "soprc"
-    assert recipe.loss.all_options == {"prior": 0.3}
-    assert recipe.budget.in_steps(10) == 20
-    assert recipe.data.drop == ("a", "b")
-    assert recipe.seeds == (4, 5)
+    problem = make_problem(BASE, ["loss.prior=0.3", "budget.epochs=2", "data.drop=[a, b]", "seeds=[4, 5]"])
+    assert problem.loss.name == "soprc"
+    assert problem.loss.options == {"prior": 0.3}
+    assert problem.budget.in_steps(10) == 20
+    assert problem.data.drop == ("a", "b")
+    assert problem.seeds == (4, 5)
 
 
 def test_a_loss_may_be_a_name_alone_or_a_sum():
-    short = make_recipe(BASE, ["loss=cross-entropy"])
-    assert (short.loss.name, short.loss.all_options) == ("cross-entropy", {})
-    both = make_recipe(BASE, ["loss={name: soprc, prior: 0.2, add: [{name: semi-variance, positive: 3}]}"])
-    assert both.loss.all_options == {"prior": 0.2, "add": [{"name": "semi-variance", "positive": 3}]}
+    short = make_problem(BASE, ["loss=cross-entropy"])
+    assert (short.loss.name, short.loss.options) == ("cross-entropy", {})
+    both = make_problem(BASE, ["loss={name: soprc, prior: 0.2, add: [{name: semi-variance, positive: 3}]}"])
+    assert both.loss.options == {"prior": 0.2}
+    assert [(each.name, each.options) for each in both.loss.add] == [("semi-variance", {"positive": 3})]
+    assert type(both.loss.create()).__name__ == "Combined"
 
 
 @pytest.mark.parametrize("changes", [[], ["loss={name: soprc, prior: data}"], ["loss.prior={start: 0.5, end: 0.1}"]])
 def test_a_written_recipe_reads_back_as_itself(changes, tmp_path):
-    recipe = make_recipe(BASE, changes)
+    problem = make_problem(BASE, changes)
     path = tmp_path / "recipe.yaml"
-    path.write_text(dump_recipe(recipe))
-    assert load_recipe(path) == recipe
+    path.write_text(dump_problem(problem))
+    assert load_problem(path) == problem
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_written_recipe_reads_back_as_itself(changes, tmp_path):
 )
 def test_a_recipe_that_is_not_there(name, message):
     with pytest.raises(BadRecipe) as caught:
-        load_recipe(name)
+        load_problem(name)
     assert message in str(caught.value)
 
 
@@ -104,17 +104,28 @@ def test_broken_yaml_is_located(tmp_path):
     path = tmp_path / "broken.yaml"
     path.write_text("task: tabular\ndata: {train: x.csv\nloss: soprc\n")
     with pytest.raises(BadRecipe, match=r"broken\.yaml, line 3, column"):
-        load_recipe(path)
+        load_problem(path)
 
 
 def test_yaml_cannot_run_code(tmp_path):
     path = tmp_path / "evil.yaml"
     path.write_text("task: !!python/object/apply:os.mkdir ['pwned']\n")
     with pytest.raises(BadRecipe, match="could not determine a constructor"):
-        load_recipe(path)
+        load_problem(path)
 
 
 @pytest.mark.parametrize("name", library())
 def test_every_recipe_of_the_library_is_valid_once_its_data_are_given(name):
-    recipe = load_recipe(name)
-    assert recipe.task in KINDS
+    problem = load_problem(name)
+    assert problem.kind in KINDS
+
+
+def test_a_renamed_key_is_migrated_with_a_warning():
+    with pytest.warns(FutureWarning, match="recipe: 'place' is now called 'device'"):
+        problem = make_problem(BASE, ["place.precision=bf16"])
+    assert problem.device.precision == "bf16"
+
+
+def test_training_data_that_are_not_named_are_asked_for():
+    with pytest.raises(ValueError, match=r"data\.train: missing; give it in the recipe or on the command line"):
+        make_problem({"task": "tabular"}).read({})
