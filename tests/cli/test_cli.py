@@ -136,7 +136,7 @@ def test_the_demo_prints_its_tables_and_writes_its_report(capsys, monkeypatch, t
 
 
 def test_ctrl_c_ends_with_one_line_and_nothing_half_written(tmp_path):
-    ready = "import sys, rankwise.training.trials as t; f = t.fit\n"
+    ready = "import sys, rankwise.problems.trials as t; f = t.fit\n"
     ready += "def g(*a, **k):\n print('training', file=sys.stderr, flush=True); return f(*a, **k)\n"
     ready += "t.fit = g\nfrom rankwise.cli import main; sys.exit(main(['demo']))"
     with subprocess.Popen(
@@ -153,10 +153,10 @@ def test_ctrl_c_ends_with_one_line_and_nothing_half_written(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-def test_importing_the_library_imports_none_of_the_upper_floors():
+def test_importing_the_library_imports_none_of_the_upper_layers():
     code = "import sys, rankwise; print([m for m in sys.modules if m in {f'rankwise.{r}' for r in sys.argv[1:]}])"
-    rooms = ["data", "models", "tasks", "training", "report", "cli"]
-    done = subprocess.run([sys.executable, "-c", code, *rooms], capture_output=True, text=True, check=True)
+    packages = ["data", "models", "problems", "training", "report", "runs", "cli"]
+    done = subprocess.run([sys.executable, "-c", code, *packages], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
 
 

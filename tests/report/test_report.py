@@ -20,7 +20,7 @@ from rankwise.report.drawing import draw, numbers_table
 from rankwise.report.pictures import data_uri, png
 from rankwise.report.plots import axis, log_axis
 from rankwise.training import summarise
-from rankwise.training.demo import DemoPlan, plan_demo, run_demo
+from rankwise.problems.demo import DemoPlan, plan_demo, run_demo
 
 HOSTILE = "</script><script>alert('x')</script><img src=x onerror=alert(1)>"
 

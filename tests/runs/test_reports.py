@@ -149,7 +149,7 @@ def test_what_has_no_report_is_refused(runs, monkeypatch, capsys, tmp_path):
 
 def test_without_the_extra_a_run_ends_well_and_says_what_is_missing(runs, monkeypatch, capsys):
     monkeypatch.chdir(runs.parent)
-    monkeypatch.setattr("rankwise.runs.train.find_spec", lambda name: None)
+    monkeypatch.setattr("rankwise.runs.training.find_spec", lambda name: None)
     assert main(["train", "tabular.yaml", "--out", "plain"]) == 0
     assert "no report.html, which needs jinja2: pip install 'rankwise[report]'" in capsys.readouterr().err
     assert (runs.parent / "plain" / "test.json").is_file()

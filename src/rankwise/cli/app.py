@@ -114,6 +114,26 @@ def evaluate(
     show_evaluation(what, data, metric or (), Columns(score, label, query, group), scores_out, report)
 
 
+@app.command(short_help="Score new data with a trained run.")
+def predict(
+    run: Annotated[Path, typer.Argument(exists=True, file_okay=False, help="The folder of a run.")],
+    data: Annotated[Path, typer.Option(exists=True, help="New data, in the form of the training data.")],
+    out: Annotated[Path, typer.Option(help="Where to write the predictions: .csv or .parquet.")],
+) -> None:
+    """Score new data with a trained run; the training data are not needed.
+
+    Columns are matched by name, in any order. Columns that the training data did not have are ignored with a note; a
+    missing one is an error.
+    """
+    from rankwise.cli.predict import write_predictions
+    from rankwise.cli.scores import check_out
+
+    if out.suffix not in (".csv", ".parquet"):
+        raise typer.BadParameter(f"expected .csv or .parquet, got {out.name!r}", param_hint="--out")
+    check_out(out)
+    write_predictions(run, data, out)
+
+
 @app.command(short_help="Write the report of a run, finished or not.")
 def report(
     run: Annotated[Path, typer.Argument(exists=True, file_okay=False, help="The folder of a run.")],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Sequence
 
 from rankwise.cli.extras import MissingExtra, require
@@ -32,7 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         require("the command line", ("typer", "rich"), extra="train")
         from rankwise.cli.app import app
 
-        with results_as_json(as_json):
+        with results_as_json(as_json), warnings.catch_warnings():
+            warnings.showwarning = _show_warning
             ending = app(given, prog_name="rankwise", standalone_mode=False)
     except KeyboardInterrupt:
         ending = INTERRUPTED
@@ -44,6 +46,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if ending == INTERRUPTED:
         return _end(INTERRUPTED, STOPPED)
     return ending if isinstance(ending, int) else 0
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """Print a warning as one line, without the line of code that raised it."""
+    print(f"rankwise: {' '.join(str(message).split())}", file=sys.stderr, flush=True)
 
 
 def _explain(problem: Exception) -> int:

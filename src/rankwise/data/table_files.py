@@ -125,7 +125,7 @@ def _read_arrow(path: Path) -> pl.DataFrame:
     import polars as pl
 
     try:
-        return pl.read_ipc(path, memory_map=False)
+        return pl.read_ipc(path)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as problem:
         raise ValueError(f"{path}: expected an Arrow (Feather) file, got {_first_line(problem)}") from None
 

@@ -114,8 +114,8 @@ class TableSchema:
     @classmethod
     def from_saved(cls, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> TableSchema:
         """Return the schema that `to_json` describes."""
-        lists = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-        return cls(**lists)
+        plain: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
+        return cls(**plain)
 
     def _match(self, raw: RawTable) -> RawTable:
         """Return the table with the names of the training table, all features present."""

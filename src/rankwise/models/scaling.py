@@ -16,35 +16,35 @@ SCALINGS = ("standard", "log", "none")
 class Scaling(nn.Module):
     """Subtract the mean of each feature and divide by its standard deviation; a constant feature becomes 0.
 
-    Missing values (NaN) become the median of their feature. A new layer changes nothing; `fit` learns from data.
+    A new layer changes nothing; `fit` learns from data.
 
     Args:
         width: D, the number of features.
-        kind: "standard"; "log" takes sign(x) log(1 + |x|) first, for counts and other long tails; "none" only fills in
-            missing values.
+        kind: "standard"; "log" takes sign(x) log(1 + |x|) first, for counts and other long tails; "none".
+        fill_missing: whether missing values (NaN) become the median of their feature.
 
     Example:
-        >>> layer = Scaling(2).fit(torch.tensor([[1.0, 5.0], [3.0, 5.0]]))
-        >>> layer(torch.tensor([[3.0, 5.0], [5.0, torch.nan]]))
+        >>> layer = Scaling(2, fill_missing=True).fit(torch.tensor([[1.0, 5.0], [3.0, 5.0]]))
+        >>> layer(torch.tensor([[3.0, 5.0], [torch.nan, 9.0]]))
         tensor([[1., 0.],
-                [3., 0.]])
+                [0., 0.]])
     """
 
     mean: Tensor
     factor: Tensor
-    median: Tensor
+    median: Tensor | None
 
-    def __init__(self, width: int, kind: str = "standard") -> None:
+    def __init__(self, width: int, kind: str = "standard", *, fill_missing: bool = False) -> None:
         super().__init__()
         self.kind = check_choice("kind", kind, SCALINGS)
         self.register_buffer("mean", torch.zeros(width))
         self.register_buffer("factor", torch.ones(width))
-        self.register_buffer("median", torch.zeros(width))
+        self.register_buffer("median", torch.zeros(width) if fill_missing else None)
 
     @torch.no_grad()
     def fit(self, features: Tensor) -> Scaling:
         """Learn median, mean and standard deviation from the rows (N, D) of the training part."""
-        if bool(features.isnan().any()):
+        if self.median is not None:
             self.median.copy_(torch.from_numpy(np.nanmedian(features.numpy(force=True), axis=0)))
         if self.kind == "none":
             return self
@@ -64,14 +64,15 @@ class Scaling(nn.Module):
         return f"{len(self.mean)}, kind={self.kind!r}"
 
     def _shape(self, features: Tensor) -> Tensor:
-        features = torch.where(features.isnan(), self.median.to(features.dtype), features)
+        if self.median is not None:
+            features = torch.where(features.isnan(), self.median.to(features.dtype), features)
         return features.sign() * features.abs().log1p() if self.kind == "log" else features
 
 
 def scaled(model: nn.Module, width: int, kind: str, *, fill_missing: bool = False) -> nn.Module:
     """Return the model behind a `Scaling` layer; the model itself if nothing is to be scaled or filled in."""
     needed = check_choice("scaling", kind, SCALINGS) != "none" or fill_missing
-    return nn.Sequential(Scaling(width, kind), model) if needed else model
+    return nn.Sequential(Scaling(width, kind, fill_missing=fill_missing), model) if needed else model
 
 
 def fit_scaling(model: nn.Module, features: Tensor) -> None:
@@ -86,12 +87,12 @@ class ScaledRanker(nn.Module):
 
     Args:
         model: the model.
-        width, kind: see `Scaling`.
+        width, kind, fill_missing: see `Scaling`.
     """
 
-    def __init__(self, model: nn.Module, width: int, kind: str) -> None:
+    def __init__(self, model: nn.Module, width: int, kind: str, *, fill_missing: bool = False) -> None:
         super().__init__()
-        self.scaling = Scaling(width, kind)
+        self.scaling = Scaling(width, kind, fill_missing=fill_missing)
         self.model = model
 
     def forward(self, features: Tensor, query_ids: Tensor | None = None) -> Tensor:

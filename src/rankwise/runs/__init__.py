@@ -3,6 +3,6 @@
 from rankwise.runs.folder import RunFolder
 from rankwise.runs.predictions import Predictions
 from rankwise.runs.run import Run, load_run, load_runs
-from rankwise.runs.train import Watcher, train, train_seeds
+from rankwise.runs.training import Watcher, train, train_seeds
 
 __all__ = ["Predictions", "Run", "RunFolder", "Watcher", "load_run", "load_runs", "train", "train_seeds"]

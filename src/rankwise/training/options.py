@@ -59,10 +59,10 @@ class OptimiserOptions(Options):
 
     def build(self, parameters: Iterable[nn.Parameter]) -> Optimizer:
         """Return a new optimiser of the parameters."""
-        rates = {"lr": self.learning_rate, "weight_decay": self.weight_decay}
+        rate, decay = self.learning_rate, self.weight_decay
         if self.name == "adamw":
-            return AdamW(parameters, betas=self.betas, **rates)
-        return SGD(parameters, momentum=self.momentum, nesterov=self.nesterov, **rates)
+            return AdamW(parameters, lr=rate, weight_decay=decay, betas=self.betas)
+        return SGD(parameters, lr=rate, weight_decay=decay, momentum=self.momentum, nesterov=self.nesterov)
 
 
 class ScheduleOptions(Options):
