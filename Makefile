@@ -25,7 +25,7 @@ define environment
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint bench faults soak fuzz docs clean
+.PHONY: help demo test test-all lint bench golden faults soak fuzz docs clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -48,6 +48,13 @@ lint: $(STAMP) ## ruff, mypy and the import contract only
 bench: $(BENCH_STAMP) ## speed and memory against other libraries, in an environment of its own
 	$(BENCH_VENV)/bin/python -m benchmarks.speed
 
+golden: $(STAMP) ## train every kind at the commit BASE and as it is now: is anything else trained? (a minute)
+	test -n "$(BASE)" || (echo 'expected the commit to compare with: make golden BASE=...' && exit 1)
+	rm -rf golden && mkdir golden && git archive --prefix=golden/base/ $(BASE) src | tar -x
+	PYTHONPATH=$(CURDIR)/golden/base/src $(ONE_THREAD) $(BIN)/python scripts/golden.py run golden/before
+	PYTHONPATH=$(CURDIR)/src $(ONE_THREAD) $(BIN)/python scripts/golden.py run golden/after
+	$(BIN)/python scripts/golden.py compare golden/before golden/after
+
 faults: $(STAMP) ## kill, starve and damage trainings: what is lost, what is said (20 minutes)
 	$(ONE_THREAD) $(BIN)/python -m benchmarks.trust.faults
 
@@ -66,7 +73,7 @@ docs: $(STAMP) ## the documentation site, in site/
 	$(BIN)/zensical build --clean --strict
 
 clean: ## remove environments, caches and built files
-	rm -rf $(VENV) $(BENCH_VENV) site build dist
+	rm -rf $(VENV) $(BENCH_VENV) site build dist golden
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 

@@ -10,19 +10,18 @@ from rankwise.metrics import METRICS
 from rankwise.registry import LossRecord, MetricRecord, SamplerRecord
 from rankwise.samplers import SAMPLERS
 
-RIVAL = "rival: "
 ROOT = Path(__file__).resolve().parents[1]
 SNIPPETS = ROOT / "build" / "docs"
 
 
 def main() -> None:
     SNIPPETS.mkdir(parents=True, exist_ok=True)
-    losses = ((_names(r), r.summary, _labels(r), r.paper) for r in LOSSES)
-    write("losses", ("name", "what it trains for", "labels", "paper"), losses)
+    losses = ((_names(r), r.summary, r.role, _labels(r), r.paper) for r in LOSSES)
+    write("losses", ("name", "what it trains for", "role", "labels", "paper"), losses)
     rivals = (
-        (_names(r), r.summary.removeprefix(RIVAL), r.inputs, r.state or "nothing", r.advice, r.paper)
+        (_names(r), r.summary, r.inputs, r.state or "nothing", r.advice, r.paper)
         for r in LOSSES
-        if r.summary.startswith(RIVAL)
+        if r.role == "baseline"
     )
     write("rivals", ("name", "what it does", "called with", "remembers", "when to take it", "paper"), rivals)
     metrics = ((_names(r, "@k" if r.takes_k else ""), r.summary, r.labels, _definition(r)) for r in METRICS)

@@ -158,7 +158,7 @@ def test_it_can_be_pickled():
     "call, error, words",
     [
         (lambda: objective("soprk"), ValueError, "did you mean 'soprc'"),
-        (lambda: objective("soprc", taux=1), ValueError, "options: unknown option 'taux'"),
+        (lambda: objective("soprc", taux=1), ValueError, "has no option 'taux'; did you mean 'tau'"),
         (lambda: objective(create_loss("soprc"), tau=1), TypeError, "options: expected none"),
         (lambda: Objective("soprc"), TypeError, "loss: expected a list loss"),
         (lambda: objective("soprc", step=0), ValueError, "step: expected a finite number > 0"),

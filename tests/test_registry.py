@@ -79,6 +79,7 @@ def test_nearest_names_one_candidate_and_lists_all_sorted(name, known, answer):
 @pytest.mark.parametrize("kind", [LossRecord, MetricRecord, SamplerRecord])
 def test_records_cannot_be_changed(kind):
     make = {"per_list": dict} if kind is MetricRecord else {"build": dict}
-    entry = kind(name="x", summary="", **make)
+    role = {"role": "paper"} if kind is LossRecord else {}
+    entry = kind(name="x", summary="", **make, **role)
     with pytest.raises(dataclasses.FrozenInstanceError):
         entry.name = "y"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 from typing import Any
 
 import numpy as np
@@ -50,11 +49,7 @@ def objective(loss: str | ListLoss, *, step: float = 1.0, log_loss: float | None
             raise TypeError(f"options: expected none with a loss that is already made, got {', '.join(options)}")
         return Objective(loss, step=step, log_loss=log_loss or 0.0)
     record = LOSSES.get(loss)
-    known = inspect.signature(record.build).parameters
-    for name in options:
-        if name not in known:
-            raise ValueError(f"options: unknown option {name!r} of the loss {loss!r} (known: {', '.join(known)})")
-    made = record.build(**{**_WHOLE_LISTS.get(record.name, {}), **options})
+    made = record.create(**{**_WHOLE_LISTS.get(record.name, {}), **options})
     share = float(record.name in _AVERAGE_PRECISION) if log_loss is None else log_loss
     return Objective(made, step=step, log_loss=share)
 

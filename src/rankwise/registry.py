@@ -6,22 +6,40 @@ import difflib
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from functools import cached_property
+from typing import Any, Generic, Literal, TypeVar
 
 __all__ = ["LossRecord", "MetricRecord", "Registry", "SamplerRecord", "nearest"]
 
 
 @dataclass(frozen=True)
 class LossRecord:
-    """A loss: `build(**options)` makes it.
+    """A loss by name, defined in the file of the loss: its options, what it is called with, and how it is made.
 
-    `inputs` says what it is called with: "scores" and `labels` ("binary" or "grades"), or "embeddings" and classes.
-    `state` says what it remembers between batches, `advice` when to take it.
+    Attributes:
+        name, aliases: the words that name it in recipes and in `create_loss`.
+        summary: what it trains for.
+        build: its class, or a function that makes it; `create` checks the options first.
+        role: "paper" for the methods that this library is about, "baseline" for those they are compared with.
+        inputs: what it is called with: "scores" and `labels` ("binary" or "grades"), or "embeddings" and classes.
+        shift_invariant: whether adding a number to all scores of a list changes nothing.
+        paper: where it was published.
+        state: what it keeps between batches.
+        advice: when to take it.
+
+    Example:
+        >>> record = LossRecord("distance", "", build=lambda margin=1.0: margin, role="baseline")
+        >>> record.parameters, record.takes("k"), record.create(margin=2.0)
+        (('margin',), False, 2.0)
+        >>> record.create(margn=2.0)
+        Traceback (most recent call last):
+        ValueError: distance has no option 'margn'; did you mean 'margin'? (known: margin)
     """
 
     name: str
     summary: str
     build: Callable[..., Any]
+    role: Literal["paper", "baseline"]
     labels: str = "binary"
     aliases: tuple[str, ...] = ()
     shift_invariant: bool = True
@@ -30,12 +48,22 @@ class LossRecord:
     state: str = ""
     advice: str = ""
 
-    @property
+    @cached_property
     def parameters(self) -> tuple[str, ...]:
+        """The names of its options."""
         return tuple(inspect.signature(self.build).parameters)
 
     def takes(self, option: str) -> bool:
+        """Return whether the loss has this option."""
         return option in self.parameters
+
+    def create(self, **options: Any) -> Any:
+        """Make the loss; an unknown option is answered with the nearest known one."""
+        for option in options:
+            if not self.takes(option):
+                names = f"{self.name} ({', '.join(self.aliases)})" if self.aliases else self.name
+                raise ValueError(f"{names} has no option {option!r}{nearest(option, self.parameters)}")
+        return self.build(**options)
 
 
 @dataclass(frozen=True)

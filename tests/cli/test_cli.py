@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -14,6 +15,7 @@ import pytest
 import rankwise
 from rankwise.cli import main
 from rankwise.cli.listing import KINDS, REGISTRIES
+from rankwise.losses import LOSSES
 
 
 def run(*arguments, **options):
@@ -42,6 +44,17 @@ def test_list_shows_every_registered_name_with_its_summary(capsys, kind):
             named = re.search(rf"^{re.escape(record.name)}(\[@k\])? ", text, re.MULTILINE)
             shown = named and record.summary in words and all(alias in words for alias in record.aliases)
             assert bool(shown) == (kind in (None, name)), record.name
+
+
+def test_list_shows_the_role_of_each_loss(capsys):
+    assert main(["list", "losses"]) == 0
+    text = capsys.readouterr().out
+    assert main(["--json", "list", "losses"]) == 0
+    facts = json.loads(capsys.readouterr().out)["losses"]
+    assert [each["name"] for each in facts] == [record.name for record in LOSSES]
+    for record, each in zip(LOSSES, facts, strict=True):
+        assert re.search(rf"^{re.escape(record.name)} +{record.role} ", text, re.MULTILINE)
+        assert each["role"] == record.role
 
 
 def test_list_fits_a_terminal_of_80_columns(monkeypatch, capsys):

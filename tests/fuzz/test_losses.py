@@ -80,7 +80,7 @@ def same_state(first: ListLoss, second: ListLoss) -> bool:
 @searches
 @by_name
 def test_any_lists_give_finite_values_gradients_and_states(record, examples):
-    search(partial(check, record.build), cases(record.labels), examples)
+    search(partial(check, record.create), cases(record.labels), examples)
 
 
 def check_refused(build, given: tuple[Case, torch.Tensor]) -> None:
@@ -96,10 +96,10 @@ def check_refused(build, given: tuple[Case, torch.Tensor]) -> None:
 @searches
 @by_name
 def test_scores_that_are_no_numbers_are_refused_before_the_state_changes(record, examples):
-    search(partial(check_refused, record.build), refused_scores(record.labels), examples)
+    search(partial(check_refused, record.create), refused_scores(record.labels), examples)
 
 
-OVER_EMBEDDINGS = {record.name: record.build for record in LOSSES if record.inputs == "embeddings"} | {
+OVER_EMBEDDINGS = {record.name: record.create for record in LOSSES if record.inputs == "embeddings"} | {
     "cosine": lambda: EmbeddingLoss(AUPRCLoss()),
     "dot": lambda: EmbeddingLoss(StableAPLoss(), similarity="dot"),
     "late memory": lambda: LateMemoryLoss(AUPRCLoss(), memory=20),
@@ -151,7 +151,7 @@ LONG += ("listwise-cross-entropy", "listnet", "listmle", "softmax", "squared-err
 @pytest.mark.parametrize("name", LONG)
 def test_a_long_list_gives_a_finite_value_and_gradient(name, items):
     scores = drawn("normal", 0, (items,)).float().requires_grad_()
-    value = LOSSES.get(name).build()(scores, (torch.arange(items) % 100 == 0).long())
+    value = LOSSES.get(name).create()(scores, (torch.arange(items) % 100 == 0).long())
     value.backward()
     assert bool(torch.isfinite(value.detach()))
     assert bool(torch.isfinite(scores.grad).all())

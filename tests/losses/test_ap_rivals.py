@@ -195,8 +195,8 @@ def test_a_perfect_ranking_costs_nothing_in_any_order(name, sizes):
         order = torch.randperm(len(labels), generator=generator)
         noise = torch.rand(len(labels), generator=generator)
         scores = torch.where(labels == 1, 30.0, -30.0) + noise
-        assert float(LOSSES.get(name).build()(scores[order], labels[order])) < 1e-5
-        wrong = float(LOSSES.get(name).build()(-scores[order], labels[order]))
+        assert float(LOSSES.get(name).create()(scores[order], labels[order])) < 1e-5
+        wrong = float(LOSSES.get(name).create()(-scores[order], labels[order]))
         assert wrong > 0.05 if name in RANKERS else wrong > 1
 
 
@@ -210,14 +210,14 @@ def test_a_perfectly_separated_batch_costs_nothing_whatever_the_classes(name):
         options = {"link": "none"}
     for order in (torch.arange(len(labels)), torch.randperm(len(labels), generator=generator)):
         vectors = torch.eye(31)[labels[order]]
-        assert float(EmbeddingLoss(LOSSES.get(name).build(**options))(vectors, labels[order])) < 1e-3
+        assert float(EmbeddingLoss(LOSSES.get(name).create(**options))(vectors, labels[order])) < 1e-3
 
 
 def test_fast_ap_equals_that_of_pytorch_metric_learning():
     generator = torch.Generator().manual_seed(0)
     labels = torch.randint(0, 4, (15,), generator=generator)
     results = []
-    for loss in (EmbeddingLoss(FastAPLoss(link="none")), LOSSES.get("fast-ap-pairs").build()):
+    for loss in (EmbeddingLoss(FastAPLoss(link="none")), LOSSES.get("fast-ap-pairs").create()):
         vectors = torch.randn(15, 6, generator=torch.Generator().manual_seed(1), dtype=torch.float64).requires_grad_()
         value = loss(vectors, labels)
         results.append((value.detach(), torch.autograd.grad(value, vectors)[0]))

@@ -43,7 +43,7 @@ VARIANTS = {
 )
 @pytest.mark.parametrize("seed", range(3))
 def test_registered_loss_keeps_the_contract(record, seed):
-    check_loss(record.build, labels=record.labels, shift_invariant=record.shift_invariant, seed=seed)
+    check_loss(record.create, labels=record.labels, shift_invariant=record.shift_invariant, seed=seed)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_the_unit_of_the_weights_changes_nothing(record):
     found = []
     for unit in (1, 1e-30, 1e20, 1e60):
         leaf = scores.clone().requires_grad_()
-        value = record.build()(leaf, labels, weights=weights * unit)
+        value = record.create()(leaf, labels, weights=weights * unit)
         found.append((value.detach(), *torch.autograd.grad(value, leaf)))
     for other in found[1:]:
         torch.testing.assert_close(other, found[0])
@@ -67,7 +67,7 @@ def test_the_unit_of_the_weights_changes_nothing(record):
 @pytest.mark.parametrize("name", ["ndcg", "top-k-ndcg"])
 def test_a_first_item_that_weighs_next_to_nothing_has_a_finite_gradient(name):
     scores = torch.tensor([3.0, 1.0, 0.0], requires_grad=True)
-    value = LOSSES.get(name).build()(scores, torch.tensor([1, 0, 1]), weights=torch.tensor([1e-15, 1.0, 1.0]))
+    value = LOSSES.get(name).create()(scores, torch.tensor([1, 0, 1]), weights=torch.tensor([1e-15, 1.0, 1.0]))
     value.backward()
     assert bool(torch.isfinite(value.detach()))
     assert bool(torch.isfinite(scores.grad).all())
@@ -157,7 +157,7 @@ def test_contract_names_what_is_broken(broken, message):
 
 def test_state_is_only_in_buffers():
     for record in LOSSES:
-        loss = record.build()
+        loss = record.create()
         if record.inputs == "scores":
             loss(torch.tensor([0.5, -0.5, 0.1]), torch.tensor([1, 0, 0]))
         else:

@@ -56,7 +56,7 @@ def test_every_loss_has_the_same_value_and_gradient(monkeypatch, record):
     vectors, labels = batch()
     found = []
     for _ in range(2):
-        loss, leaf = EmbeddingLoss(record.build()), vectors.clone().requires_grad_()
+        loss, leaf = EmbeddingLoss(record.create()), vectors.clone().requires_grad_()
         values = []
         for _ in range(2):  # what is remembered of the first is used in the second
             value = loss(leaf, labels)
@@ -76,7 +76,7 @@ def test_scores_of_any_size_are_rescaled(monkeypatch):
             with monkeypatch.context() as patch:
                 if not few:
                     without_places(patch)
-                loss = EmbeddingLoss(LOSSES.get(name).build(), similarity="dot")
+                loss = EmbeddingLoss(LOSSES.get(name).create(), similarity="dot")
                 leaf = (30 * vectors).requires_grad_()
                 found.append((loss(leaf, labels), *torch.autograd.grad(loss(leaf, labels), leaf)))
         for one, other in zip(*found, strict=True):
@@ -89,7 +89,7 @@ def test_a_memory_beside_the_batch(monkeypatch):
         with monkeypatch.context() as patch:
             if not few:
                 without_places(patch)
-            loss = LateMemoryLoss(LOSSES.get("soprc").build(), memory=150)
+            loss = LateMemoryLoss(LOSSES.get("soprc").create(), memory=150)
             for seed in range(3):
                 vectors, labels = batch(seed=seed)
                 value = loss(vectors.requires_grad_(), labels)
@@ -100,7 +100,7 @@ def test_a_memory_beside_the_batch(monkeypatch):
 
 def test_nothing_to_rank_is_a_zero():
     vectors, labels = batch()
-    alone = EmbeddingLoss(LOSSES.get("soprc").build())
+    alone = EmbeddingLoss(LOSSES.get("soprc").create())
     assert alone(vectors, torch.arange(len(labels))).item() == 0
     assert alone.skipped == len(labels)
 

@@ -191,7 +191,7 @@ def test_options_with_a_state_are_left_as_they_are(rows):
     [
         ({"loss": "soprk"}, ValueError, "did you mean 'soprc'"),
         ({"loss": "song"}, ValueError, "loss: expected a loss of binary labels, got 'song'"),
-        ({"loss_options": {"taux": 1}}, ValueError, "loss_options: unknown option 'taux'"),
+        ({"loss_options": {"taux": 1}}, ValueError, "has no option 'taux'; did you mean 'tau'"),
         ({"hidden": 64}, TypeError, "hidden: expected the widths"),
         ({"hidden": (0,)}, ValueError, "hidden: expected a whole number"),
         ({"members": 0}, ValueError, "members: expected a whole number"),

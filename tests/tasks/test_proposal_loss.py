@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from dataclasses import replace
 
@@ -26,11 +25,7 @@ TASK = DetectionTask(
     batch_size=8,
     metrics=("ap50", "ap"),
 )
-FITTING = [
-    record.name
-    for record in LOSSES
-    if record.labels == "binary" and "lists" in inspect.signature(record.build).parameters
-]
+FITTING = [record.name for record in LOSSES if record.labels == "binary" and record.takes("lists")]
 
 
 def sampled(seed=0, classes=2):

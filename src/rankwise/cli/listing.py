@@ -25,19 +25,24 @@ def show_list(kind: str | None) -> None:
     """Print the names of one kind, a key of `KINDS`, or of all."""
     for name in KINDS:
         if kind in (None, name):
-            record(**{name: [_facts(name, *row) for row in _rows(name)]})
-            print_table(name.capitalize(), ("name", "what it is"), _rows(name), numbers=False)
+            facts, rows = zip(*_entries(name), strict=True)
+            record(**{name: facts})
+            columns = ("name", "role", "what it is") if name == "losses" else ("name", "what it is")
+            print_table(name.capitalize(), columns, rows, numbers=False)
 
 
-def _rows(kind: str) -> list[tuple[str, str]]:
+def _entries(kind: str) -> list[tuple[dict[str, object], tuple[str, ...]]]:
+    """Return for each name of a kind its facts and its row of the table."""
     if kind in REGISTRIES:
-        return [(_name(each.name, each), _line(each)) for each in REGISTRIES[kind]]
+        return [(_facts(each), _row(each)) for each in REGISTRIES[kind]]
     from rankwise.problems.kinds import KINDS as PROBLEMS
     from rankwise.problems.kinds import library, problem_class
 
     if kind == "tasks":
-        return [(name, problem_class(name).summary) for name in PROBLEMS]
-    return [(name, _first_sentence(text)) for name, text in library().items()]
+        lines = {name: problem_class(name).summary for name in PROBLEMS}
+    else:
+        lines = {name: _first_sentence(text) for name, text in library().items()}
+    return [({"name": name, "summary": line}, (name, line)) for name, line in lines.items()]
 
 
 def _first_sentence(recipe: str) -> str:
@@ -46,11 +51,14 @@ def _first_sentence(recipe: str) -> str:
     return re.split(r"(?<=\.) (?=[A-Z])", " ".join(line.lstrip("# ") for line in comment))[0]
 
 
-def _facts(kind: str, shown: str, line: str) -> dict[str, object]:
-    if kind not in REGISTRIES:
-        return {"name": shown, "summary": line}
-    found = next(each for each in REGISTRIES[kind] if _name(each.name, each) == shown)
-    return {"name": found.name, "aliases": found.aliases, "summary": found.summary}
+def _facts(named: AnyRecord) -> dict[str, object]:
+    role = {"role": named.role} if isinstance(named, LossRecord) else {}
+    return {"name": named.name, "aliases": named.aliases, **role, "summary": named.summary}
+
+
+def _row(named: AnyRecord) -> tuple[str, ...]:
+    role = (named.role,) if isinstance(named, LossRecord) else ()
+    return (_name(named.name, named), *role, _line(named))
 
 
 def _line(named: AnyRecord) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rankwise.losses import auprc, listwise, ndcg, pap, semi_variance, stable_ap, top_k_ndcg
 from rankwise.losses.auprc import AUPRCLoss
 from rankwise.losses.base import ListLoss
-from rankwise.losses.catalogue import RECORDS
 from rankwise.losses.combined import Combined
 from rankwise.losses.embedding import EmbeddingLoss
 from rankwise.losses.late_memory import LateMemoryLoss
@@ -17,13 +16,40 @@ from rankwise.losses.ndcg import NDCGLoss
 from rankwise.losses.pap import PApLoss
 from rankwise.losses.pap_margins import PApMargins, pap_margins
 from rankwise.losses.priors import GroupPrior, Prior, PriorSchedule, class_prior, data_prior
-from rankwise.losses.rivals import BalancedCrossEntropyLoss, CrossEntropyLoss
+from rankwise.losses.rivals import (
+    BalancedCrossEntropyLoss,
+    CrossEntropyLoss,
+    ap_loss,
+    approx_ndcg,
+    blackbox_ap,
+    bpr,
+    cross_entropy,
+    fast_ap,
+    focal,
+    greedy_top_k,
+    gumbel_approx_ndcg,
+    histogram_ap,
+    lambdaloss,
+    ldam,
+    listmle,
+    listnet,
+    metric_learning,
+    neural_ndcg,
+    pairwise_auroc,
+    partial_auc,
+    pointwise,
+    precision_at_k,
+    ranknet,
+    smooth_ap,
+    soap,
+    softmax,
+)
 from rankwise.losses.semi_variance import SemiVariance
 from rankwise.losses.stable_ap import StableAPLoss
 from rankwise.losses.statistics import ListStatistics
 from rankwise.losses.switch import SwitchLoss
 from rankwise.losses.top_k_ndcg import TopKNDCGLoss
-from rankwise.registry import LossRecord, Registry, nearest
+from rankwise.registry import LossRecord, Registry
 
 __all__ = [
     "LOSSES",
@@ -52,13 +78,28 @@ __all__ = [
     "pap_margins",
 ]
 
+# In the order in which they are listed: by metric, the methods of the papers before the baselines.
+_MODULES = (
+    # average precision
+    auprc, stable_ap, semi_variance,
+    cross_entropy, focal, ldam, pairwise_auroc, smooth_ap, soap, histogram_ap, fast_ap, blackbox_ap, ap_loss,
+    metric_learning,
+    # NDCG
+    ndcg, top_k_ndcg, listwise,
+    lambdaloss, approx_ndcg, gumbel_approx_ndcg, neural_ndcg, listnet, listmle, softmax, ranknet, bpr, pointwise,
+    # pAp@k
+    pap,
+    partial_auc, precision_at_k, greedy_top_k,
+)  # fmt: skip
+
 LOSSES: Registry[LossRecord] = Registry("loss")
-for _record in RECORDS:
-    LOSSES.add(_record)
+for _module in _MODULES:
+    for _record in _module.RECORDS:
+        LOSSES.add(_record)
 
 
 def create_loss(name: str, *, add: Sequence[Mapping[str, Any]] = (), **options: Any) -> Any:
-    """A loss by its registered name or alias.
+    """Make a loss by its registered name or alias.
 
     Args:
         name: see `rankwise list losses`.
@@ -71,10 +112,5 @@ def create_loss(name: str, *, add: Sequence[Mapping[str, Any]] = (), **options: 
         >>> type(create_loss("soprc", add=[{"name": "semi-variance", "positive": 3}])).__name__
         'Combined'
     """
-    build = LOSSES.get(name).build
-    known = inspect.signature(build).parameters
-    for option in options:
-        if option not in known:
-            raise ValueError(f"loss {name!r} has no option {option!r}{nearest(option, known)}")
-    loss = build(**options)
+    loss = LOSSES.get(name).create(**options)
     return Combined(loss, *(create_loss(**each) for each in add)) if add else loss

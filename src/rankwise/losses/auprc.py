@@ -13,6 +13,7 @@ from rankwise.losses.links import Link
 from rankwise.losses.priors import Prior, as_prior
 from rankwise.losses.sides import split_sides
 from rankwise.pairs import pair_sums
+from rankwise.registry import LossRecord
 from rankwise.surrogates import OneSidedHuber, OneSidedTanh, Surrogate
 
 __all__ = ["AUPRCLoss"]
@@ -118,3 +119,15 @@ class AUPRCLoss(ListLoss):
         count = quantiles.shape[1]
         floor = 1 / (count + 1) if self.recall_floor is None else self.recall_floor
         return floor + pair_sums(positives, quantiles, self.recall_surrogate) * ((1 - floor) / count)
+
+
+RECORDS = (
+    LossRecord(
+        name="auprc",
+        aliases=("soprc",),
+        summary="average precision (area under the precision-recall curve), from batches of any composition",
+        build=AUPRCLoss,
+        role="paper",
+        paper="Wen et al., NeurIPS 2022 (SOPRC)",
+    ),
+)

@@ -10,6 +10,7 @@ from rankwise.lists import Lists
 from rankwise.losses.compositional import CompositionalLoss
 from rankwise.losses.samples import Sample
 from rankwise.losses.statistics import ListStatistics
+from rankwise.registry import LossRecord
 
 __all__ = ["ListwiseCELoss"]
 
@@ -75,3 +76,16 @@ class ListwiseCELoss(CompositionalLoss):
         # d log u = du / u, and the estimate of u moves by itself times the move of its logarithm.
         ratio = torch.exp(observed.detach() - mean)
         return mean + ratio * (observed - observed.detach())
+
+
+RECORDS = (
+    LossRecord(
+        name="listwise-cross-entropy",
+        aliases=("solc",),
+        summary="softmax cross entropy of graded lists, whole or sampled: a warm-up for NDCG",
+        build=ListwiseCELoss,
+        role="paper",
+        labels="grades",
+        paper="Qiu et al., ICML 2022, appendix B (SOLC)",
+    ),
+)

@@ -14,6 +14,7 @@ from rankwise.losses.compositional import CompositionalLoss
 from rankwise.losses.samples import Sample
 from rankwise.losses.statistics import ListStatistics
 from rankwise.pairs import pair_sums_within
+from rankwise.registry import LossRecord
 from rankwise.surrogates import SquaredHinge
 
 __all__ = ["NDCGLoss"]
@@ -114,3 +115,16 @@ def surrogate_ranks(lists: Lists, sample: Sample, surrogate: SquaredHinge) -> Te
     if sample.padding is not None:
         ranks = torch.where(sample.padding, ranks, itself)
     return ranks.clamp_max(_WORST_RANK)
+
+
+RECORDS = (
+    LossRecord(
+        name="ndcg",
+        aliases=("song",),
+        summary="NDCG of graded lists, whole or sampled",
+        build=NDCGLoss,
+        role="paper",
+        labels="grades",
+        paper="Qiu et al., ICML 2022 (SONG)",
+    ),
+)

@@ -12,6 +12,7 @@ from rankwise.lists import Lists, PackedLists
 from rankwise.losses.base import ListLoss
 from rankwise.losses.two_sides import Side, best, in_order, pair_mean, two_sides
 from rankwise.pairs import pair_sums
+from rankwise.registry import LossRecord
 from rankwise.surrogates import Hinge
 
 __all__ = ["SHORT_LISTS", "PApLoss", "top_negatives"]
@@ -172,3 +173,14 @@ def _top_and_rest(case: _Case) -> tuple[Side, Side]:
 
 
 _SURROGATES = {"ramp": _ramp, "avg": _avg, "avg+": _avg_plus, "max": _max, "ts": _ts, "ts*": _ts_star}
+
+
+RECORDS = (
+    LossRecord(
+        name="pap",
+        summary="pAp@k: the best positives of a list above its k best negatives",
+        build=PApLoss,
+        role="paper",
+        paper="Hiranandani et al., ICML 2020",
+    ),
+)

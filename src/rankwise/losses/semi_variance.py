@@ -9,6 +9,7 @@ from rankwise.checks import check_positive
 from rankwise.lists import Lists, PackedLists
 from rankwise.losses.base import ListLoss
 from rankwise.losses.links import Link
+from rankwise.registry import LossRecord
 
 __all__ = ["SemiVariance"]
 
@@ -72,3 +73,14 @@ def _half_variance(scores: Tensor, weights: Tensor) -> Tensor:
     above = (depths - (depths * share).sum(1, keepdim=True)).clamp_min(0)
     # Roots of the shares, not shares: what is 0 there must be 0 before it is squared, not infinity times 0.
     return (above * share.sqrt()).square().sum(1)
+
+
+RECORDS = (
+    LossRecord(
+        name="semi-variance",
+        summary="add-on: pulls low positives and high negatives towards the mean of their kind",
+        build=SemiVariance,
+        role="paper",
+        paper="Wen et al., NeurIPS 2022, equation (9)",
+    ),
+)

@@ -14,6 +14,7 @@ from rankwise.losses.base import ListLoss
 from rankwise.losses.links import Link
 from rankwise.losses.priors import BatchPrior, Prior, as_prior
 from rankwise.losses.sides import Sides, split_sides
+from rankwise.registry import LossRecord
 from rankwise.sorting import argsort
 from rankwise.surrogates import OneSidedHuber
 
@@ -216,3 +217,14 @@ def _width(score_range: Sequence[float] | None, link: str) -> float:
     if len(ends) != 2 or not ends[0] < ends[1] or ends[1] - ends[0] == float("inf"):
         raise ValueError(f"score_range: expected the lowest and the highest score, got {score_range!r}")
     return float(ends[1] - ends[0])
+
+
+RECORDS = (
+    LossRecord(
+        name="stable-ap",
+        summary="average precision, as a bound that no single example can move far",
+        build=StableAPLoss,
+        role="paper",
+        paper="Wen et al., Chinese Journal of Computers 2025",
+    ),
+)

@@ -13,6 +13,7 @@ from rankwise.losses.compositional import CompositionalLoss
 from rankwise.losses.ndcg import discounted, surrogate_ranks
 from rankwise.losses.samples import Sample
 from rankwise.losses.statistics import ListStatistics
+from rankwise.registry import LossRecord
 from rankwise.surrogates import SquaredHinge
 
 __all__ = ["TopKNDCGLoss"]
@@ -117,3 +118,16 @@ class TopKNDCGLoss(CompositionalLoss):
             moves = (self.thresholds.pull(scores, share, threshold) * (scores - scores.detach())).sum(1)
             above = relevant - (threshold.value + moves)[:, None]
         return torch.sigmoid(above / self.temperature)
+
+
+RECORDS = (
+    LossRecord(
+        name="top-k-ndcg",
+        aliases=("k-song",),
+        summary="NDCG@k of graded lists, whole or sampled",
+        build=TopKNDCGLoss,
+        role="paper",
+        labels="grades",
+        paper="Qiu et al., ICML 2022 (K-SONG)",
+    ),
+)

@@ -15,7 +15,6 @@ from rankwise.data import Batch, Schema, Split
 from rankwise.losses import LOSSES, create_loss
 from rankwise.metrics import BoxTable, Evaluation, create_metric
 from rankwise.problems.inspection import Inspection
-from rankwise.registry import nearest
 from rankwise.training import (
     AverageOptions,
     Budget,
@@ -118,10 +117,6 @@ class LossChoice(BaseModel):
     def check_options(self) -> None:
         """Refuse options that the loss does not take."""
         options = {**self.options, "prior": 0.1} if self.options.get("prior") == "data" else self.options
-        known = LOSSES.get(self.name).parameters
-        for option in options:
-            if option not in known:
-                raise ValueError(f"{self.name} has no option {option!r}{nearest(option, known)}")
         try:
             create_loss(self.name, **options)
         except TypeError as problem:

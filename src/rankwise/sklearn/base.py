@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Any
@@ -81,16 +80,10 @@ class RankingEstimator(BaseEstimator):  # type: ignore[misc]
             expected = f"expected a loss of {self._label_kinds[0]} labels"
             raise ValueError(f"loss: {expected}, got {self.loss!r}, which is one of {record.labels}")
         options = copy.deepcopy(dict(self.loss_options or {}))
-        known = inspect.signature(record.build).parameters
-        for name in options:
-            if name not in known:
-                raise ValueError(
-                    f"loss_options: unknown option {name!r} of the loss {self.loss!r} (known: {', '.join(known)})"
-                )
         for name in ("k", "gain"):
-            if name in known and hasattr(self, name):
+            if record.takes(name) and hasattr(self, name):
                 options.setdefault(name, getattr(self, name))
-        loss: ListLoss = record.build(**options)
+        loss: ListLoss = record.create(**options)
         return loss
 
     def _check_weights(self, X: Any, sample_weight: Any) -> tuple[Floats, NDArray[np.bool_]]:

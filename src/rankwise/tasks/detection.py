@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -140,7 +139,7 @@ class DetectionTask:
             ranking: nn.Module = ALRPLoss(**self.loss_options)
         else:
             record = LOSSES.get(self.loss)
-            if "lists" not in inspect.signature(record.build).parameters or record.labels != "binary":
+            if not record.takes("lists") or record.labels != "binary":
                 raise ValueError(f"loss: expected a loss over lists of labels 0 and 1, got {self.loss!r}")
             shift_invariant = record.shift_invariant
             layout = {"lists": "columns"} if self.lists == "classes" else {}

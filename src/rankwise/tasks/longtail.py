@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
@@ -83,7 +82,7 @@ class LongTailTask:
         return self.model.build(image_shape(self.data.train), self.classes, normalise=False)
 
     def build_loss(self) -> nn.Module:
-        if "lists" not in inspect.signature(LOSSES.get(self.loss).build).parameters:
+        if not LOSSES.get(self.loss).takes("lists"):
             raise ValueError(f"loss: expected a loss over lists, got {self.loss!r}")
         loss: nn.Module = create_loss(self.loss, **{"lists": "columns", **self.loss_options})
         return loss

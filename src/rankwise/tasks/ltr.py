@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -144,7 +143,7 @@ class LTRTask:
 
     def _loss(self, name: str, options: Mapping[str, Any]) -> ListLoss:
         whole = self.relevant is None and self.irrelevant is None
-        if not whole and "statistics" in inspect.signature(LOSSES.get(name).build).parameters:
+        if not whole and LOSSES.get(name).takes("statistics"):
             rows = self.data.train
             options = {"statistics": ListStatistics(rows.labels, _query_ids(rows)), **options}
         loss: ListLoss = create_loss(name, **options)

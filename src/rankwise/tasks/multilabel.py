@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -81,7 +80,7 @@ class MultilabelTask:
         options = dict(self.loss_options)
         if self.lists == "columns":
             options["lists"] = "columns"
-            if "statistics" in inspect.signature(LOSSES.get(self.loss).build).parameters:
+            if LOSSES.get(self.loss).takes("statistics"):
                 rows = self.data.train.labels
                 options["statistics"] = ListStatistics(rows.values.long(), rows.columns, size=len(rows))
         return cast(ListLoss, create_loss(self.loss, **options))

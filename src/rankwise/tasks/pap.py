@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from inspect import signature
 from typing import Any
 
 from torch import Tensor, nn
@@ -73,7 +72,7 @@ class PApTask:
         return scaled(MLPScorer(self.features, hidden=self.hidden), self.data.train.features, self.scaling)
 
     def build_loss(self) -> nn.Module:
-        takes_k = "k" in signature(LOSSES.get(self.loss).build).parameters
+        takes_k = LOSSES.get(self.loss).takes("k")
         options = {"k": self.k, **self.loss_options} if takes_k else self.loss_options
         loss: nn.Module = create_loss(self.loss, **options)
         return loss

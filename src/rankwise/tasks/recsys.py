@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -204,7 +203,7 @@ class RecsysTask:
         return _EASE_SCALE * fitted.weights
 
     def _loss(self, name: str, options: Mapping[str, Any]) -> ListLoss:
-        if self.relevant is not None and "statistics" in inspect.signature(LOSSES.get(name).build).parameters:
+        if self.relevant is not None and LOSSES.get(name).takes("statistics"):
             users = self.data.train.users
             statistics = ListStatistics(torch.ones_like(users), users, size=self.features)
             options = {"statistics": statistics, **options}

@@ -13,6 +13,7 @@ from rankwise.losses.rivals.error_driven import pair_updates
 from rankwise.losses.rivals.given_gradient import with_gradient
 from rankwise.losses.rivals.soft_ranks import soft_ranks
 from rankwise.losses.sides import split_sides
+from rankwise.registry import LossRecord
 from rankwise.surrogates import PiecewiseStep
 
 __all__ = ["APLoss"]
@@ -65,3 +66,15 @@ class APLoss(ListLoss):
             above, rank = soft_ranks(lists, sides, self.step)
             gradient = pair_updates(lists, sides, self.step, sides.share / rank)
         return with_gradient((above / rank * sides.share).sum(1), lists.scores, gradient), sides.valid
+
+
+RECORDS = (
+    LossRecord(
+        name="ap-loss",
+        summary="average precision by error-driven updates",
+        build=APLoss,
+        role="baseline",
+        paper="Chen et al., CVPR 2019",
+        advice="detection; badly wrong pairs still move",
+    ),
+)

@@ -12,6 +12,7 @@ from rankwise.losses.base import ListLoss
 from rankwise.losses.rivals.dcg import normalised_gains
 from rankwise.losses.rivals.weighing import grades_differ
 from rankwise.pairs import pair_sums_within
+from rankwise.registry import LossRecord
 from rankwise.surrogates import Sigmoid
 
 __all__ = ["ApproxNDCGLoss"]
@@ -66,3 +67,15 @@ class ApproxNDCGLoss(ListLoss):
         above = pair_sums_within(scores, places, self.surrogate, anchor_mask=gaining, other_mask=mask)
         # An item counts itself for half, so 1/2 is missing from its rank; log2(1 + rank) >= log2(3/2) in the holes.
         return (gains.gather(1, places) * gaining / torch.log2(above + 1.5)).sum(1)
+
+
+RECORDS = (
+    LossRecord(
+        name="approx-ndcg",
+        summary="NDCG with ranks counted by sigmoids",
+        build=ApproxNDCGLoss,
+        role="baseline",
+        labels="grades",
+        paper="Qin et al., Information Retrieval 2010",
+    ),
+)

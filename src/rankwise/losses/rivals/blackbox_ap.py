@@ -11,6 +11,7 @@ from rankwise.losses.base import ListLoss
 from rankwise.losses.links import Link
 from rankwise.losses.rivals.given_gradient import with_gradient
 from rankwise.losses.sides import split_sides
+from rankwise.registry import LossRecord
 
 __all__ = ["BlackboxAPLoss"]
 
@@ -95,3 +96,15 @@ def _check_equal_weights(lists: Lists) -> None:
             "weights: expected equal weights (0 leaves an item out), because ranks know no others, got "
             f"some {(given.max() / given.min()).item():g} times as heavy as others of their list"
         )
+
+
+RECORDS = (
+    LossRecord(
+        name="blackbox-ap",
+        summary="exact average precision, its gradient from a second ranking",
+        build=BlackboxAPLoss,
+        role="baseline",
+        paper="Rolinek et al., CVPR 2020",
+        advice="a gradient that does not vanish for hopeless items",
+    ),
+)

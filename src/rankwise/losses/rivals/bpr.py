@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rankwise.losses.rivals.ranknet import RankNetLoss
+from rankwise.registry import LossRecord
 
 __all__ = ["BPRLoss"]
 
@@ -23,3 +24,14 @@ class BPRLoss(RankNetLoss):
     """
 
     label_kind = "binary"
+
+
+RECORDS = (
+    LossRecord(
+        name="bpr",
+        summary="logistic loss of all pairs of a relevant and an irrelevant item",
+        build=BPRLoss,
+        role="baseline",
+        paper="Rendle et al., UAI 2009",
+    ),
+)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
@@ -11,6 +13,7 @@ from rankwise.lists import Lists, PackedLists
 from rankwise.losses.base import ListLoss
 from rankwise.losses.rivals.counts import check_counts, counts_of
 from rankwise.losses.rivals.weighing import item_weights, weighted_mean
+from rankwise.registry import LossRecord
 
 __all__ = ["BalancedCrossEntropyLoss", "CrossEntropyLoss"]
 
@@ -89,3 +92,35 @@ def _item_losses(lists: Lists) -> Tensor:
 def _share(weights: Tensor) -> Tensor:
     """Each weight over the sum of its list."""
     return weights / weights.sum(1, keepdim=True).clamp_min(torch.finfo(weights.dtype).tiny)
+
+
+RECORDS = (
+    LossRecord(
+        name="cross-entropy",
+        aliases=("ce",),
+        summary="binary cross entropy of logits",
+        build=CrossEntropyLoss,
+        role="baseline",
+        shift_invariant=False,
+        advice="the first thing to try; gives probabilities",
+    ),
+    LossRecord(
+        name="balanced-cross-entropy",
+        aliases=("balanced-ce",),
+        summary="binary cross entropy with positives and negatives weighing the same",
+        build=BalancedCrossEntropyLoss,
+        role="baseline",
+        shift_invariant=False,
+        advice="few positives, batches drawn like the data",
+    ),
+    LossRecord(
+        name="class-balanced-cross-entropy",
+        aliases=("class-balanced-ce",),
+        summary="binary cross entropy weighed by the effective number of each kind",
+        build=partial(BalancedCrossEntropyLoss, 0.999),
+        role="baseline",
+        shift_invariant=False,
+        paper="Cui et al., CVPR 2019",
+        advice="between plain and balanced; pass the `counts` of the data",
+    ),
+)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rankwise.checks import check_count
 from rankwise.losses.rivals.histogram_ap import HistogramAPLoss
+from rankwise.registry import LossRecord
 
 __all__ = ["FastAPLoss"]
 
@@ -37,3 +38,16 @@ class FastAPLoss(HistogramAPLoss):
     ) -> None:
         check_count("intervals", intervals)
         super().__init__(intervals + 1, link=link, lists=lists, empty=empty, reduction=reduction)
+
+
+RECORDS = (
+    LossRecord(
+        name="fast-ap",
+        summary="histogram average precision with the bins of FastAP",
+        build=FastAPLoss,
+        role="baseline",
+        shift_invariant=False,
+        paper="Cakir et al., CVPR 2019",
+        advice="as histogram-ap, coarser and smoother",
+    ),
+)

@@ -10,6 +10,7 @@ from rankwise.checks import check_choice, check_positive, check_share
 from rankwise.lists import Lists, PackedLists
 from rankwise.losses.base import ListLoss
 from rankwise.losses.rivals.weighing import item_weights, weighted_mean
+from rankwise.registry import LossRecord
 
 __all__ = ["FocalLoss"]
 
@@ -63,3 +64,16 @@ class FocalLoss(ListLoss):
         if self.per == "item":
             return weighted_mean(losses, weights)
         return (losses * weights).sum(1) / (weights * positive).sum(1).clamp_min(1), weights.sum(1) > 0
+
+
+RECORDS = (
+    LossRecord(
+        name="focal",
+        summary="cross entropy that cares less for items already right",
+        build=FocalLoss,
+        role="baseline",
+        shift_invariant=False,
+        paper="Lin et al., ICCV 2017",
+        advice="very many easy negatives (detection)",
+    ),
+)

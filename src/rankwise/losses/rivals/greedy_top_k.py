@@ -9,6 +9,7 @@ from rankwise.lists import Lists, PackedLists
 from rankwise.losses.base import ListLoss
 from rankwise.losses.pap import SHORT_LISTS, top_negatives
 from rankwise.losses.two_sides import Side, best, two_sides
+from rankwise.registry import LossRecord
 
 __all__ = ["GreedyTopKLoss"]
 
@@ -61,3 +62,14 @@ class GreedyTopKLoss(ListLoss):
     def _mean_hinge(self, side: Side, sign: int) -> Tensor:
         hinges = (1 + sign * side.scores / self.margin).clamp_min(0)
         return (hinges * side.weights).sum(1) / side.weight
+
+
+RECORDS = (
+    LossRecord(
+        name="greedy-top-k",
+        summary="the hinge loss of a classifier, on the top positives and negatives only",
+        build=GreedyTopKLoss,
+        role="baseline",
+        shift_invariant=False,
+    ),
+)

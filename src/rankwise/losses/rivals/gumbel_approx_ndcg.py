@@ -13,6 +13,7 @@ from rankwise.losses.rivals.dcg import normalised_gains
 from rankwise.losses.rivals.noise import counted_uniform
 from rankwise.losses.rivals.weighing import grades_differ
 from rankwise.ranks import rank
+from rankwise.registry import LossRecord
 
 __all__ = ["GumbelApproxNDCGLoss"]
 
@@ -88,3 +89,15 @@ class GumbelApproxNDCGLoss(ApproxNDCGLoss):
         by_score = rank(lists, ties="pessimistic").order[:, None].expand(uniform.shape)
         gumbel = -(-uniform.log()).log()
         return torch.empty_like(gumbel).scatter_(2, by_score, gumbel).to(lists.scores.dtype)
+
+
+RECORDS = (
+    LossRecord(
+        name="gumbel-approx-ndcg",
+        summary="ApproxNDCG averaged over scores with Gumbel noise",
+        build=GumbelApproxNDCGLoss,
+        role="baseline",
+        labels="grades",
+        paper="Bruch et al., WSDM 2020",
+    ),
+)

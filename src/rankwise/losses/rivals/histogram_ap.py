@@ -10,6 +10,7 @@ from rankwise.lists import Lists, PackedLists
 from rankwise.losses.base import ListLoss
 from rankwise.losses.links import Link
 from rankwise.losses.rivals.weighing import item_weights
+from rankwise.registry import LossRecord
 
 __all__ = ["HistogramAPLoss"]
 
@@ -90,3 +91,16 @@ def _check_range(scores: Tensor) -> None:
             f'scores: expected numbers in [-1, 1] with link="none", got {scores[outside][0].item():g} '
             f'({int(outside.sum())} outside); link="tanh" takes any'
         )
+
+
+RECORDS = (
+    LossRecord(
+        name="histogram-ap",
+        summary="average precision from soft histograms of the scores",
+        build=HistogramAPLoss,
+        role="baseline",
+        shift_invariant=False,
+        paper="Revaud et al., ICCV 2019",
+        advice="retrieval with very large batches: linear in the items",
+    ),
+)

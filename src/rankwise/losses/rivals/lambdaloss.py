@@ -17,6 +17,7 @@ from rankwise.losses.rivals.dcg import discounts, normalised_gains
 from rankwise.losses.rivals.preferences import Pairs, by_grade, preference_sums
 from rankwise.losses.rivals.weighing import grades_differ, relative_weights
 from rankwise.ranks import RankedLists, rank
+from rankwise.registry import LossRecord
 from rankwise.surrogates import Logistic
 
 __all__ = ["LambdaLoss", "LambdaRankLoss"]
@@ -168,3 +169,24 @@ def _nearness(lists: Lists) -> Tensor:
     """|d(r) - d(r + 1)| at half the index, r = 1 at index 2."""
     distance = torch.arange(2 * lists.mask.shape[1] + 1, dtype=torch.float64, device=lists.scores.device).clamp_min_(2)
     return (1 / torch.log2(1 + distance / 2) - 1 / torch.log2(2 + distance / 2)).to(lists.scores.dtype)
+
+
+RECORDS = (
+    LossRecord(
+        name="lambdaloss",
+        aliases=("ndcg-loss2++",),
+        summary="pairs weighed by the change of NDCG and the distance of ranks (NDCG-Loss2++)",
+        build=LambdaLoss,
+        role="baseline",
+        labels="grades",
+        paper="Wang et al., CIKM 2018",
+    ),
+    LossRecord(
+        name="lambdarank",
+        summary="pairs weighed by the change of NDCG if they swapped places",
+        build=LambdaRankLoss,
+        role="baseline",
+        labels="grades",
+        paper="Burges et al., NeurIPS 2006",
+    ),
+)

@@ -12,6 +12,7 @@ from rankwise.losses.base import ListLoss
 from rankwise.losses.links import Link
 from rankwise.losses.rivals.counts import check_counts, counts_of
 from rankwise.losses.rivals.weighing import item_weights, weighted_mean
+from rankwise.registry import LossRecord
 
 __all__ = ["LDAMLoss"]
 
@@ -65,3 +66,16 @@ class LDAMLoss(ListLoss):
         margins = self.max_margin * (rarer / own) ** 0.25
         towards_truth = torch.where(lists.labels == 1, lists.scores, -lists.scores)
         return weighted_mean(softplus(-self.scale * (towards_truth - margins)), item_weights(lists))
+
+
+RECORDS = (
+    LossRecord(
+        name="ldam",
+        summary="cross entropy with a wider margin for the rarer kind",
+        build=LDAMLoss,
+        role="baseline",
+        shift_invariant=False,
+        paper="Cao et al., NeurIPS 2019",
+        advice="long-tailed classes; pass the `counts` of the data",
+    ),
+)

@@ -11,6 +11,7 @@ from rankwise.losses.base import ListLoss
 from rankwise.losses.rivals.preferences import by_grade
 from rankwise.losses.rivals.weighing import grades_differ, log_weights, relative_weights
 from rankwise.ranks import RankedLists
+from rankwise.registry import LossRecord
 
 __all__ = ["ListMLELoss"]
 
@@ -74,3 +75,15 @@ def _log_choices(logits: Tensor, graded: RankedLists, placed: Tensor) -> Tensor:
     sums = pad((logits - top).double().exp().flip(1).cumsum(1).flip(1), (0, 1))
     group, after = sums.gather(1, graded.start), sums.gather(1, graded.end)
     return torch.lerp(group, after, placed.double()).clamp_min(_LEAST_SUM).log().to(logits.dtype) + top
+
+
+RECORDS = (
+    LossRecord(
+        name="listmle",
+        summary="likelihood of the order of grades, ties by Efron's rule",
+        build=ListMLELoss,
+        role="baseline",
+        labels="grades",
+        paper="Xia et al., ICML 2008",
+    ),
+)

@@ -8,6 +8,7 @@ from torch import Tensor
 from rankwise.lists import Lists, PackedLists
 from rankwise.losses.base import ListLoss
 from rankwise.losses.rivals.weighing import grades_differ, log_shares, log_weights
+from rankwise.registry import LossRecord
 
 __all__ = ["ListNetLoss"]
 
@@ -35,3 +36,15 @@ class ListNetLoss(ListLoss):
 def _cross_entropy(lists: Lists) -> tuple[Tensor, Tensor]:
     target = torch.softmax(lists.labels.to(lists.scores.dtype) + log_weights(lists), 1)
     return -(target * log_shares(lists)).sum(1), grades_differ(lists)
+
+
+RECORDS = (
+    LossRecord(
+        name="listnet",
+        summary="cross entropy between the softmax of grades and that of scores",
+        build=ListNetLoss,
+        role="baseline",
+        labels="grades",
+        paper="Cao et al., ICML 2007",
+    ),
+)

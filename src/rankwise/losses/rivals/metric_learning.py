@@ -12,6 +12,7 @@ from rankwise.distributed import gather_rows
 from rankwise.estimators import RecentRows
 from rankwise.lists import full_precision
 from rankwise.losses.embedding import check_embeddings
+from rankwise.registry import LossRecord
 
 __all__ = [
     "CrossBatchMemoryLoss",
@@ -200,3 +201,54 @@ def _losses() -> Any:
             'this loss is one of pytorch-metric-learning: pip install "rankwise[peers]"', name=error.name
         ) from None
     return losses
+
+
+RECORDS = (
+    LossRecord(
+        name="contrastive",
+        summary="pairs of a class near, others apart (pytorch-metric-learning)",
+        build=contrastive,
+        role="baseline",
+        inputs="embeddings",
+        paper="Hadsell et al., CVPR 2006",
+        advice="retrieval, the plainest",
+    ),
+    LossRecord(
+        name="triplet",
+        summary="nearer to its own class than to others by a margin (pytorch-metric-learning)",
+        build=triplet,
+        role="baseline",
+        inputs="embeddings",
+        paper="Weinberger and Saul, JMLR 2009",
+        advice="retrieval with small batches: cubic in their size",
+    ),
+    LossRecord(
+        name="multi-similarity",
+        summary="pairs weighed by their own and each other's similarities (pytorch-metric-learning)",
+        build=multi_similarity,
+        role="baseline",
+        inputs="embeddings",
+        paper="Wang et al., CVPR 2019",
+        advice="retrieval, a strong rival on classes not seen in training",
+    ),
+    LossRecord(
+        name="fast-ap-pairs",
+        summary="FastAP as in pytorch-metric-learning",
+        build=pair_histograms,
+        role="baseline",
+        inputs="embeddings",
+        paper="Cakir et al., CVPR 2019",
+        advice="to compare with `fast-ap`, the same loss over lists",
+    ),
+    LossRecord(
+        name="cross-batch-memory",
+        aliases=("xbm",),
+        summary="contrastive loss against a memory of earlier batches (pytorch-metric-learning)",
+        build=cross_batch_memory,
+        role="baseline",
+        inputs="embeddings",
+        paper="Wang et al., CVPR 2020",
+        state="the last 1,024 vectors and their classes",
+        advice="retrieval with small batches, late in training",
+    ),
+)

@@ -12,6 +12,7 @@ from rankwise.losses.base import ListLoss
 from rankwise.losses.rivals.dcg import discounts, normalised_gains
 from rankwise.losses.rivals.one_pass import one_pass
 from rankwise.losses.rivals.weighing import grades_differ
+from rankwise.registry import LossRecord
 from rankwise.sorting import argsort
 
 __all__ = ["NeuralNDCGLoss"]
@@ -182,3 +183,15 @@ def _inverse(sums: Tensor, where: Tensor) -> tuple[Tensor, Tensor]:
 def _least(values: Tensor) -> float:
     """What counts as nothing: far below rounding, and far enough from the end of the range to divide by."""
     return float(torch.finfo(values.dtype).tiny ** 0.75)
+
+
+RECORDS = (
+    LossRecord(
+        name="neural-ndcg",
+        summary="NDCG through a differentiable sort",
+        build=NeuralNDCGLoss,
+        role="baseline",
+        labels="grades",
+        paper="Pobrotyn and Bialobrzeski, 2021",
+    ),
+)

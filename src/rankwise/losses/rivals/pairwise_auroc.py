@@ -9,6 +9,7 @@ from rankwise.lists import Lists, PackedLists
 from rankwise.losses.base import ListLoss
 from rankwise.losses.links import Link
 from rankwise.losses.sides import split_sides
+from rankwise.registry import LossRecord
 from rankwise.surrogates import OneSidedHuber, Sigmoid, Surrogate
 
 __all__ = ["PairwiseAUROCLoss"]
@@ -58,3 +59,16 @@ class PairwiseAUROCLoss(ListLoss):
         sides = split_sides(lists)
         wrong = sides.mean_over_negatives(lists, self.surrogate)
         return (wrong * sides.share).sum(1), sides.valid
+
+
+RECORDS = (
+    LossRecord(
+        name="pairwise-auroc",
+        aliases=("auroc",),
+        summary="area under the ROC curve, over all pairs",
+        build=PairwiseAUROCLoss,
+        role="baseline",
+        paper="Yan et al., ICML 2003",
+        advice="all thresholds matter alike, not the top of the ranking",
+    ),
+)

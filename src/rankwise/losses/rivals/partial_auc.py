@@ -8,6 +8,7 @@ from rankwise.checks import check_positive, check_share
 from rankwise.lists import Lists, PackedLists
 from rankwise.losses.base import ListLoss
 from rankwise.losses.two_sides import best, pair_mean, two_sides
+from rankwise.registry import LossRecord
 from rankwise.surrogates import Hinge
 
 __all__ = ["HingePartialAUCLoss"]
@@ -58,3 +59,14 @@ class HingePartialAUCLoss(ListLoss):
         top = best(negatives, counts)
         values = pair_mean(positives, top, Hinge(self.margin)) / self.margin
         return values, (positives.size > 0) & (negatives.size > 0)
+
+
+RECORDS = (
+    LossRecord(
+        name="hinge-partial-auc",
+        summary="partial AUC over small false positive rates, with hinges",
+        build=HingePartialAUCLoss,
+        role="baseline",
+        paper="Narasimhan and Agarwal, 2017",
+    ),
+)

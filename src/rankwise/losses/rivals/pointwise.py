@@ -9,6 +9,7 @@ from rankwise.gains import gain_function
 from rankwise.lists import Lists, PackedLists
 from rankwise.losses.base import ListLoss
 from rankwise.losses.rivals.weighing import item_weights, weighted_mean
+from rankwise.registry import LossRecord
 
 __all__ = ["SquaredErrorLoss"]
 
@@ -45,3 +46,17 @@ class SquaredErrorLoss(ListLoss):
 
         values, valid = packed.map(mean_square)
         return values, valid
+
+
+RECORDS = (
+    LossRecord(
+        name="squared-error",
+        aliases=("mse",),
+        summary="squared distance of scores from grades or gains, item by item",
+        build=SquaredErrorLoss,
+        role="baseline",
+        labels="grades",
+        shift_invariant=False,
+        paper="Cossock and Zhang, COLT 2006",
+    ),
+)

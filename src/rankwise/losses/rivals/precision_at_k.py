@@ -9,6 +9,7 @@ from rankwise.checks import check_k, check_positive
 from rankwise.lists import Lists, PackedLists
 from rankwise.losses.base import ListLoss
 from rankwise.losses.two_sides import Side, best, in_order, two_sides
+from rankwise.registry import LossRecord
 
 __all__ = ["PrecisionAtKLoss"]
 
@@ -83,3 +84,14 @@ def _running(side: Side, until: Tensor) -> tuple[Tensor, Tensor]:
     weight = weights.cumsum(1).gather(1, until)
     total = (side.scores.double() * weights).cumsum(1).gather(1, until)
     return total / weight.clamp_min(1e-300), weight
+
+
+RECORDS = (
+    LossRecord(
+        name="precision-at-k",
+        summary="precision@k by its average surrogate",
+        build=PrecisionAtKLoss,
+        role="baseline",
+        paper="Kar, Narasimhan and Jain, ICML 2015",
+    ),
+)

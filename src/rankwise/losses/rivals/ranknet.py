@@ -10,6 +10,7 @@ from rankwise.lists import Lists, PackedLists
 from rankwise.losses.base import ListLoss
 from rankwise.losses.rivals.preferences import Pairs, by_grade, preference_sums
 from rankwise.losses.rivals.weighing import item_weights
+from rankwise.registry import LossRecord
 from rankwise.surrogates import Logistic
 
 __all__ = ["RankNetLoss"]
@@ -54,3 +55,15 @@ class RankNetLoss(ListLoss):
 
         sums, totals = preference_sums(lists, graded, self.surrogate, weigh)
         return sums / totals.clamp_min(torch.finfo(sums.dtype).tiny), totals > 0
+
+
+RECORDS = (
+    LossRecord(
+        name="ranknet",
+        summary="logistic loss of all pairs of different grades",
+        build=RankNetLoss,
+        role="baseline",
+        labels="grades",
+        paper="Burges et al., ICML 2005",
+    ),
+)

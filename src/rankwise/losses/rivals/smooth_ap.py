@@ -9,6 +9,7 @@ from rankwise.losses.base import ListLoss
 from rankwise.losses.links import Link
 from rankwise.losses.rivals.soft_ranks import soft_ranks
 from rankwise.losses.sides import split_sides
+from rankwise.registry import LossRecord
 from rankwise.surrogates import Sigmoid
 
 __all__ = ["SmoothAPLoss"]
@@ -56,3 +57,15 @@ class SmoothAPLoss(ListLoss):
         sides = split_sides(lists)
         above, rank = soft_ranks(lists, sides, self.step)
         return (above / rank * sides.share).sum(1), sides.valid
+
+
+RECORDS = (
+    LossRecord(
+        name="smooth-ap",
+        summary="average precision of the batch, its steps made sigmoids",
+        build=SmoothAPLoss,
+        role="baseline",
+        paper="Brown et al., ECCV 2020",
+        advice="retrieval with large batches",
+    ),
+)

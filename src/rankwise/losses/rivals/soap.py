@@ -12,6 +12,7 @@ from rankwise.losses.base import ListLoss
 from rankwise.losses.links import Link
 from rankwise.losses.sides import Sides, split_sides
 from rankwise.pairs import pair_sums
+from rankwise.registry import LossRecord
 from rankwise.surrogates import SquaredHinge
 
 __all__ = ["SOAPLoss"]
@@ -122,3 +123,17 @@ def _keys(lists: Lists, sides: Sides, group_ids: Tensor) -> Tensor | None:
         # A shift that brings in zeros, whatever the sign.
         mixed = (mixed ^ ((mixed >> shift) & ((1 << (64 - shift)) - 1))) * multiplier
     return lists.sample_ids.gather(1, sides.places) + mixed[:, None]
+
+
+RECORDS = (
+    LossRecord(
+        name="soap",
+        summary="average precision from moving averages kept for every positive",
+        build=SOAPLoss,
+        role="baseline",
+        shift_invariant=False,
+        paper="Qi et al., NeurIPS 2021",
+        state="two numbers for each positive, by `sample_ids`; the batch alone without them",
+        advice="one list, few positives, each seen often",
+    ),
+)

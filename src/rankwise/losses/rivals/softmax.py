@@ -12,6 +12,7 @@ from rankwise.checks import check_positive
 from rankwise.lists import Lists, PackedLists
 from rankwise.losses.base import ListLoss
 from rankwise.losses.rivals.weighing import grades_differ, item_weights, log_shares, log_weights, weighted_mean
+from rankwise.registry import LossRecord
 
 __all__ = ["SampledSoftmaxLoss", "SoftmaxLoss"]
 
@@ -84,3 +85,22 @@ def _full(lists: Lists) -> tuple[Tensor, Tensor]:
     share = item_weights(lists) * lists.labels
     value, _ = weighted_mean(-log_shares(lists), share.to(lists.scores.dtype))
     return value, grades_differ(lists)
+
+
+RECORDS = (
+    LossRecord(
+        name="softmax",
+        summary="multinomial likelihood of the relevant items",
+        build=SoftmaxLoss,
+        role="baseline",
+        labels="grades",
+        paper="Liang et al., WWW 2018",
+    ),
+    LossRecord(
+        name="sampled-softmax",
+        summary="likelihood of each relevant item against sampled irrelevant ones",
+        build=SampledSoftmaxLoss,
+        role="baseline",
+        paper="Bengio and Senecal, IEEE TNN 2008",
+    ),
+)
