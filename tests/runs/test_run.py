@@ -1,0 +1,183 @@
+"""Runs: trained in memory or to a folder, opened anywhere, used without the training data."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+
+import rankwise as rw
+from rankwise.data import DataNote
+from rankwise.problems import Tabular
+from rankwise.runs import RunFolder
+from workers.rows import write_table
+
+SHORT = {"budget": {"steps": 8}, "evaluation": {"every": 4}}
+
+
+def rows(count=300, seed=0):
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(count, 4))
+    return X, (X[:, 0] + 0.5 * random.normal(size=count) > 1).astype(int)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run on a file, and the file."""
+    path = write_table(tmp_path_factory.mktemp("rows") / "rows.csv")
+    problem = Tabular(data={"train": str(path), "label": "ill"}, **SHORT)
+    return rw.train(problem, out=path.parent / "run"), path
+
+
+def test_arrays_are_trained_on_in_memory_and_the_run_is_saved_later(tmp_path):
+    X, y = rows()
+    run = rw.train(Tabular(**SHORT), train=(X, y))
+    assert run.folder is None
+    assert run.finished
+    run.save(tmp_path / "run")
+    opened = rw.load_run(tmp_path / "run")
+    assert torch.equal(opened.predict(X).outputs, run.predict(X).outputs)
+    assert opened.history.metrics == run.history.metrics
+    assert opened.finished
+    with pytest.raises(FileExistsError, match="expected a folder without a run"):
+        run.save(tmp_path / "run")
+
+
+def test_validation_and_test_may_be_given_apart():
+    run = rw.train(Tabular(**SHORT), train=rows(seed=0), validation=rows(seed=1), test=rows(seed=2))
+    assert run.test.means == run.evaluate(rows(seed=2)).means
+    assert len(run.part("test")) == 300
+
+
+def test_a_frame_is_scored_by_the_names_of_its_columns(trained):
+    run, path = trained
+    frame = pl.read_csv(path)
+    expected = run.predict(path).outputs
+    assert torch.equal(run.predict(frame.select(sorted(frame.columns, reverse=True))).outputs, expected)
+    with pytest.warns(DataNote, match="ignored 1 columns that the training data did not have: patient"):
+        assert torch.equal(run.predict(frame.with_columns(patient=pl.lit("x"))).outputs, expected)
+
+
+def test_all_missing_columns_are_named_in_one_error(trained):
+    run, path = trained
+    with pytest.raises(ValueError, match="expected all columns of the training data, got none called 'a', 'c'"):
+        run.predict(pl.read_csv(path).drop("a", "c"))
+
+
+def test_scores_do_not_need_labels_and_figures_do(trained):
+    run, path = trained
+    unlabelled = pl.read_csv(path).drop("ill")
+    assert len(run.predict(unlabelled)) == 400
+    with pytest.raises(ValueError, match="polars frame: expected the label column 'ill', got none"):
+        run.evaluate(unlabelled)
+
+
+def test_the_label_may_be_the_first_column(tmp_path):
+    frame = pl.read_csv(write_table(tmp_path / "rows.csv"))
+    frame.select("ill", pl.exclude("ill")).write_csv(tmp_path / "first.csv")
+    run = rw.train(Tabular(data={"label": "ill"}, **SHORT), train=tmp_path / "first.csv")
+    assert torch.equal(run.predict(frame).outputs, run.predict(tmp_path / "first.csv").outputs)
+
+
+def test_missing_cells_become_the_median_of_the_training_part(tmp_path):
+    X, y = rows()
+    frame = pl.DataFrame({**{f"x{i}": X[:, i] for i in range(4)}, "y": y})
+    holes = frame.with_columns(pl.when(pl.int_range(300) % 7 > 0).then(pl.col("x1")).alias("x1"))
+    problem = Tabular(data={"label": "y", "missing": "median"}, **SHORT)
+    run = rw.train(problem, train=holes)
+    median = run.part("train").features[:, 1].nanmedian()
+    layer = run.model[0]
+    assert abs(float(layer.median[1]) - float(median)) < 0.2
+    # The new table has another median; its missing cell is filled with that of the training part.
+    shifted = frame.with_columns(pl.col("x1") + 50)
+    one = shifted.with_columns(pl.when(pl.int_range(300) > 0).then(pl.col("x1")).alias("x1"))
+    filled = shifted.with_columns(
+        pl.when(pl.int_range(300) > 0).then(pl.col("x1")).otherwise(float(layer.median[1])).alias("x1")
+    )
+    torch.testing.assert_close(run.predict(one).outputs, run.predict(filled).outputs)
+
+
+def test_columns_that_float32_cannot_hold_apart_are_told_apart(tmp_path):
+    random = np.random.default_rng(0)
+    seconds = random.integers(0, 600, size=400)
+    y = (seconds > 500).astype(int)
+    frame = pl.DataFrame({"time": 1_700_000_000 + seconds, "noise": random.normal(size=400), "y": y})
+    problem = Tabular(data={"label": "y"}, budget={"steps": 100}, optimiser={"learning_rate": 0.01})
+    run = rw.train(problem, train=frame, out=tmp_path / "run")
+    assert run.test.means["ap"] > 0.99
+    again = rw.load_run(tmp_path / "run")
+    assert torch.equal(again.predict(frame).outputs, run.predict(frame).outputs)
+
+
+def test_three_classes_ask_for_the_positive_one(tmp_path):
+    X, _ = rows()
+    labels = np.array(["cat", "dog", "emu"])[np.arange(300) % 3]
+    frame = pl.DataFrame({"x": X[:, 0], "kind": labels})
+    with pytest.raises(ValueError, match=r"expected labels of two kinds, got 3: .*'dog' \(100 rows\).*data\.positive"):
+        rw.train(Tabular(**SHORT), train=frame)
+    run = rw.train(Tabular(data={"positive": "dog"}, **SHORT), train=frame)
+    assert run.schema.classes == ("not dog", "dog")
+    assert int(run.schema.read(frame).labels.sum()) == 100
+
+
+def test_a_run_is_used_from_another_folder_without_its_data(trained, tmp_path):
+    run, path = trained
+    expected = run.predict(path).outputs
+    shutil.copytree(run.folder, tmp_path / "moved")
+    shutil.copy(path, tmp_path / "new.csv")
+    record = tmp_path / "moved" / "run.json"
+    record.write_text(record.read_text().replace(str(path), "/nowhere/rows.csv"))
+    opened = rw.load_run(tmp_path / "moved")
+    assert torch.equal(opened.predict(tmp_path / "new.csv").outputs, expected)
+    with pytest.raises(FileNotFoundError, match=r"/nowhere/rows\.csv"):
+        opened.evaluate()  # the test part is cut from the training data
+
+
+def test_several_seeds_are_opened_together(tmp_path):
+    problem = Tabular(seeds=(3, 4), **SHORT)
+    with pytest.raises(ValueError, match=r"seeds: expected one, got 2; rankwise\.train_seeds"):
+        rw.train(problem, train=rows())
+    rw.train_seeds(problem, sources={"train": rows()}, out=tmp_path)
+    assert [run.record["seed"] for run in rw.load_runs(tmp_path)] == [3, 4]
+    with pytest.raises(ValueError, match=r"holds the runs seed-3, seed-4: load_runs opens them"):
+        rw.load_run(tmp_path)
+
+
+def test_only_one_training_writes_to_a_folder(tmp_path):
+    with RunFolder(tmp_path).locked():
+        code = f"from rankwise.runs import RunFolder\nwith RunFolder({str(tmp_path)!r}).locked(): pass"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "another training writes to this folder (process " in done.stderr
+    with RunFolder(tmp_path).locked():
+        pass
+
+
+def test_a_run_of_an_older_format_is_migrated_once(trained, tmp_path):
+    run, path = trained
+    old = tmp_path / "old"
+    shutil.copytree(run.folder, old)
+    record = json.loads((old / "run.json").read_text())
+    recipe = {**record["recipe"], "place": record["recipe"].pop("device")}
+    recipe.pop("device", None)
+    (old / "record.json").write_text(json.dumps({**record, "recipe": recipe}))
+    for name in ("run.json", "schema.json", "model.safetensors"):
+        (old / name).unlink()
+    with pytest.warns(FutureWarning) as warned:
+        opened = rw.load_run(old)
+    assert any("from format 1" in str(each.message) for each in warned)
+    torch.testing.assert_close(opened.predict(path).outputs, run.predict(path).outputs)
+    assert torch.equal(rw.load_run(old).predict(path).outputs, opened.predict(path).outputs)
+
+
+def test_a_run_of_an_older_format_needs_its_training_data_once(trained, tmp_path):
+    run, _ = trained
+    record = json.loads((run.folder / "run.json").read_text())
+    (tmp_path / "record.json").write_text(json.dumps({**record, "data": {"/nowhere.csv": "0"}}))
+    with pytest.raises(ValueError, match=r"written by rankwise 0\.1, which saved no schema.* needs /nowhere\.csv"):
+        rw.load_run(tmp_path)
