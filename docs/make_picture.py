@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from jinja2 import Environment, FileSystemLoader
 
-from rankwise.report.curves import mean_precision_curve
+from rankwise.report.figures import mean_precision_curve
 from rankwise.training import Outcome
 from rankwise.training.demo import plan_demo, run_demo
 

@@ -12,15 +12,15 @@ import pytest
 import torch
 from sklearn.metrics import average_precision_score, precision_recall_curve
 
+from rankwise.problems.demo import DemoPlan, plan_demo, run_demo
 from rankwise.report import Figure, Listing, Report, Section, Table, render_report, write_report
 from rankwise.report.content import Axis, Frame, Gallery, Panel, Picture, Series, Strip
-from rankwise.report.curves import mean_precision_curve, precision_at_positives
 from rankwise.report.demo import demo_report, demo_sentences
 from rankwise.report.drawing import draw, numbers_table
+from rankwise.report.figures import mean_precision_curve, precision_at_positives
 from rankwise.report.pictures import data_uri, png
 from rankwise.report.plots import axis, log_axis
 from rankwise.training import summarise
-from rankwise.problems.demo import DemoPlan, plan_demo, run_demo
 
 HOSTILE = "</script><script>alert('x')</script><img src=x onerror=alert(1)>"
 

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from rankwise.audit.exact import BatchAP, ExactAUPRC
-from rankwise.audit.pools import Pools, make_pools, tell_left_out
-from rankwise.audit.steps import Steps
+from rankwise.audit.pools import Pools, Steps, make_pools, tell_left_out
 from rankwise.checks import check_count
 from rankwise.losses import AUPRCLoss, GroupPrior, ListLoss, StableAPLoss
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rankwise.audit.pools import make_pools, tell_left_out
-from rankwise.audit.steps import Steps
+from rankwise.audit.pools import Steps, make_pools, tell_left_out
 from rankwise.checks import check_positive
 from rankwise.losses import AUPRCLoss, ListLoss, StableAPLoss
 from rankwise.metrics import average_precision

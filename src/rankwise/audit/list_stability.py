@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from rankwise.audit.pools import Steps
 from rankwise.audit.stability import PLAIN, SOPRC, STABLE, slope
-from rankwise.audit.steps import Steps
 from rankwise.checks import check_count, check_finite, check_labels, check_positive, check_same_shape, check_tensor
 from rankwise.losses import AUPRCLoss, ListLoss, StableAPLoss
 from rankwise.metrics import average_precision

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -11,7 +12,7 @@ from rankwise.checks import check_labels
 from rankwise.lists import pack
 from rankwise.metrics import average_precision
 
-__all__ = ["Batches", "Pools", "make_pools", "tell_left_out"]
+__all__ = ["Batches", "Pools", "Steps", "make_pools", "tell_left_out"]
 
 
 @dataclass(frozen=True)
@@ -108,3 +109,20 @@ def make_pools(scores: object, labels: object, query_ids: object = None) -> Pool
         counts[usable],
         int((~usable).sum()),
     )
+
+
+class Steps:
+    """Counts steps of equal size and tells who wants to know.
+
+    Args:
+        total: how many there are.
+        on_progress: called after each with the share that is done, from 0 to 1.
+    """
+
+    def __init__(self, total: int, on_progress: Callable[[float], None] | None) -> None:
+        self.total, self.count, self.on_progress = total, 0, on_progress
+
+    def done(self) -> None:
+        self.count += 1
+        if self.on_progress is not None:
+            self.on_progress(self.count / self.total)

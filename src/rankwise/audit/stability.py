@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rankwise.audit.pools import make_pools
-from rankwise.audit.steps import Steps
+from rankwise.audit.pools import Steps, make_pools
 from rankwise.checks import check_count, check_positive
 from rankwise.losses import AUPRCLoss, ListLoss, StableAPLoss
 

@@ -105,8 +105,7 @@ def evaluate(
     A file of scores has a row per item: its score, its label (0 or 1, or grades), perhaps the query it belongs to.
     """
     from rankwise.cli.evaluate import show_evaluation
-    from rankwise.cli.judged import Columns
-    from rankwise.cli.scores import check_out
+    from rankwise.cli.scores import Columns, check_out
 
     for path, option in ((scores_out, "--scores-out"), (report, "--report")):
         if path is not None:
@@ -198,8 +197,7 @@ def compare(
     if len(paths) < 2:
         raise typer.BadParameter("expected two or more", param_hint="PATHS")
     from rankwise.cli.compare import show_comparison
-    from rankwise.cli.judged import Columns
-    from rankwise.cli.scores import check_out
+    from rankwise.cli.scores import Columns, check_out
 
     if report is not None:
         check_out(report, "--report")
@@ -265,8 +263,8 @@ def simulate(
     precision is known, then batches with 1 to 20 % positives, and compares what each batch says with the truth. Takes
     a minute or two.
     """
+    from rankwise.cli.audit import show_simulation
     from rankwise.cli.scores import check_out
-    from rankwise.cli.simulate import show_simulation
 
     check_out(out)
     if csv is not None:

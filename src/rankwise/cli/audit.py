@@ -16,7 +16,7 @@ from rankwise.data import Scores
 if TYPE_CHECKING:
     from rankwise.audit import Bias, Bounds, ListStability, Stability
 
-__all__ = ["QUESTIONS", "show_audit"]
+__all__ = ["QUESTIONS", "show_audit", "show_simulation"]
 
 QUESTIONS = ("bias", "stability", "list-stability", "bounds")
 
@@ -122,3 +122,30 @@ def check_binary(data: Scores, source: str) -> None:
         raise typer.BadParameter(f"{source}: expected labels of 0 and 1, got {data.labels.max().item():g}")
     if bool((data.labels == data.labels[0]).all()):
         raise typer.BadParameter(f"{source}: expected both labels 0 and 1, got {data.labels[0].item():g} only")
+
+
+def show_simulation(out: Path, csv: Path | None, *, repeats: int, seed: int) -> None:
+    """Run the simulation, print its tables, and write its report to `out` and its numbers to `csv`."""
+    require("the report", ("jinja2",), extra="report")
+    import torch
+
+    from rankwise.audit import simulate
+    from rankwise.report import write_report, write_text
+    from rankwise.report.simulation import estimates_table, quantiles_table, simulation_report
+
+    torch.set_num_threads(1)  # the batches are small: a second thread costs more than it brings
+    with progress_bar() as progress:
+        bar = progress.add_task("simulating", total=1)
+        result = simulate(repeats=repeats, seed=seed, on_progress=lambda share: progress.update(bar, completed=share))
+    for title, table in (
+        ("Errors of estimates of 1 - AUPRC", estimates_table(result)),
+        ("Errors of the quantiles of positive scores, in their standard deviations", quantiles_table(result)),
+    ):
+        print_table(title, table.columns, table.rows, numbers=True)
+    print_paragraph(result.sentence)
+    record(sentence=result.sentence, cases=[case.row() for case in result.cases], report=out)
+    write_report(out, simulation_report(result))
+    print_paragraph(f"\nReport: {out}")
+    if csv is not None:
+        write_text(csv, result.to_csv())
+        print_paragraph(f"Numbers: {csv}")

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from rankwise.cli.console import print_paragraph, print_table
 from rankwise.cli.extras import require
-from rankwise.cli.judged import Columns, by_group, default_metrics, judge, open_scores, same_items
 from rankwise.cli.machine import record_each
+from rankwise.cli.scores import Columns, by_group, default_metrics, judge, open_scores, same_items
 from rankwise.data import Scores
 from rankwise.metrics import Comparison, compare, compare_items
 

@@ -24,8 +24,8 @@ def show_demo(out: Path, *, seeds: int, quick: bool) -> None:
 
     from rankwise.problems.demo import plan_demo, run_demo
     from rankwise.report import Table, write_report
-    from rankwise.report.curves import mean_precision_curve
     from rankwise.report.demo import demo_report, demo_sentences, eights_table, retrieval_table
+    from rankwise.report.figures import mean_precision_curve
 
     torch.set_num_threads(1)  # the networks are tiny: a second thread costs more than it brings
     started = perf_counter()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from rankwise.cli.console import print_paragraph, print_table
 from rankwise.cli.extras import require
-from rankwise.cli.judged import Columns, by_group, default_metrics, facts, judge, open_scores
 from rankwise.cli.machine import record
+from rankwise.cli.scores import Columns, by_group, default_metrics, facts, judge, open_scores
 from rankwise.data import Scores
 from rankwise.metrics import Evaluation
 

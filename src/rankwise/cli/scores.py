@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import torch
 import typer
+from torch import Tensor
 
 from rankwise.cli.extras import require
 from rankwise.data import Scores, read_scores
+from rankwise.metrics import Evaluation, evaluate_grades
 
-__all__ = ["check_out", "read_file"]
+__all__ = [
+    "Columns",
+    "by_group",
+    "check_out",
+    "default_metrics",
+    "facts",
+    "judge",
+    "open_scores",
+    "read_file",
+    "same_items",
+]
 
 
 def read_file(
@@ -38,3 +52,112 @@ def check_out(out: Path, option: str = "--out") -> None:
         raise typer.BadParameter(f"the folder {str(out.parent)!r} does not exist", param_hint=option)
     if out.is_dir():
         raise typer.BadParameter(f"{str(out)!r} is a folder; expected the name of a file", param_hint=option)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a file of scores; None finds them by their usual names."""
+
+    score: str | None = None
+    label: str | None = None
+    query: str | None = None
+    group: str | None = None
+
+
+def open_scores(path: Path, columns: Columns) -> Scores:
+    """The scores of a file, or those of the test part of a run."""
+    if path.is_dir():
+        from rankwise.runs.folder import SCORES
+
+        inside = path / SCORES
+        if not inside.is_file():
+            raise ValueError(f"{path}: expected a file of scores or the folder of a finished run, got no {SCORES}")
+        return read_file(inside)
+    return read_file(path, score=columns.score, label=columns.label, query=columns.query, group=columns.group)
+
+
+def default_metrics(scores: Scores) -> list[str]:
+    """What to measure if nobody says: NDCG for grades, average precision for labels of 0 and 1."""
+    if bool(((scores.labels != 0) & (scores.labels != 1)).any()):
+        return ["ndcg", "ndcg@10"]
+    return ["ap", "auroc"] if scores.query_ids is None else ["ap", "ndcg@10"]
+
+
+def judge(scores: Scores, metrics: Sequence[str], *, bootstrap: int = 1000) -> Evaluation:
+    return evaluate_grades(scores.scores, scores.labels, metrics, query_ids=scores.query_ids, bootstrap=bootstrap)
+
+
+def facts(found: Evaluation) -> dict[str, dict[str, object]]:
+    """What was found of every metric, for programs."""
+    return {
+        name: {
+            "mean": mean,
+            "interval": found.intervals.get(name),
+            "lists": len(found.query_ids),
+            "left_out": found.skipped[name],
+            "definition": found.definitions[name],
+        }
+        for name, mean in found.means.items()
+    }
+
+
+def by_group(scores: Scores) -> Iterator[tuple[str, Scores]]:
+    """The rows of each group with its name; none where the file has no groups."""
+    if scores.group_ids is None:
+        return
+    for group in scores.group_ids.unique().tolist():
+        name = str(group) if scores.group_names is None else scores.group_names[group]
+        yield name, _select(scores, scores.group_ids == group)
+
+
+def _select(scores: Scores, rows: Tensor) -> Scores:
+    """Some of the rows."""
+
+    def of(values: Tensor | None) -> Tensor | None:
+        return None if values is None else values[rows]
+
+    return replace(
+        scores,
+        scores=scores.scores[rows],
+        labels=scores.labels[rows],
+        query_ids=of(scores.query_ids),
+        group_ids=of(scores.group_ids),
+        sample_ids=of(scores.sample_ids),
+        features=of(scores.features),
+    )
+
+
+def same_items(first: Scores, second: Scores, name: str) -> Scores:
+    """The second file with its rows in the order of the first, so that they can be compared item by item.
+
+    Rows are matched by query and item where both files say which item a row is, otherwise they must be in order.
+    """
+    if len(first) != len(second):
+        raise ValueError(f"{name}: expected the {len(first)} items of the first, got {len(second)}")
+    if first.sample_ids is not None and second.sample_ids is not None:
+        left, right = (_keys(each) for each in (first, second))
+        place = {key: row for row, key in enumerate(right)}
+        if len(place) == len(right) and len(set(left)) == len(left):
+            missing = [key for key in left if key not in place]
+            if missing:
+                raise ValueError(f"{name}: expected the items of the first, got none for {missing[0]}")
+            second = _select(second, torch.tensor([place[key] for key in left]))
+    queries = [_names(each.query_ids, each.query_names, len(each)) for each in (first, second)]
+    if queries[0] != queries[1]:
+        row = next(row for row, (left, right) in enumerate(zip(*queries, strict=True)) if left != right)
+        raise ValueError(f"{name}: expected the queries of the first, got {queries[1][row]!r} in row {row + 1}")
+    if not torch.equal(first.labels.double(), second.labels.double()):
+        row = int((first.labels.double() != second.labels.double()).nonzero()[0])
+        raise ValueError(f"{name}: expected the labels of the first, got another in row {row + 1} (sort, or add an id)")
+    return replace(second, query_ids=first.query_ids, query_names=first.query_names)
+
+
+def _keys(scores: Scores) -> list[tuple[str, str]]:
+    queries = _names(scores.query_ids, scores.query_names, len(scores))
+    return list(zip(queries, _names(scores.sample_ids, scores.sample_names, len(scores)), strict=True))
+
+
+def _names(ids: Tensor | None, names: tuple[str, ...] | None, rows: int) -> list[str]:
+    if ids is None:
+        return [""] * rows
+    return [str(each) if names is None else names[each] for each in ids.tolist()]

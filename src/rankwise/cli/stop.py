@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["FAILED", "INTERRUPTED", "Stop", "sigterm_like_ctrl_c"]
+__all__ = ["FAILED", "INTERRUPTED", "Stop", "is_first_process", "lost_a_process", "sigterm_like_ctrl_c"]
 
 FAILED = 1
 INTERRUPTED = 130  # what a shell reports for a program ended by Ctrl-C
@@ -32,3 +33,14 @@ def sigterm_like_ctrl_c() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def is_first_process() -> bool:
+    """Whether this process speaks for the run; the others are silent unless something goes wrong."""
+    return os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == "0"
+
+
+def lost_a_process(problem: RuntimeError) -> bool:
+    """Whether an error means that another process of the run is gone."""
+    signs = ("closed by peer", "connection reset", "broken pipe", "connection refused", "timed out", "nccl error")
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1 and any(sign in str(problem).lower() for sign in signs)

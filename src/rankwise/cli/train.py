@@ -14,10 +14,9 @@ from rich.progress import Progress, TaskID
 
 from rankwise.cli.console import print_paragraph, print_table, progress_bar, say, shows_progress, sparkline
 from rankwise.cli.extras import require
-from rankwise.cli.judged import facts
 from rankwise.cli.machine import record_each
-from rankwise.cli.processes import is_first_process, lost_a_process
-from rankwise.cli.stop import INTERRUPTED, Stop, sigterm_like_ctrl_c
+from rankwise.cli.scores import facts
+from rankwise.cli.stop import INTERRUPTED, Stop, is_first_process, lost_a_process, sigterm_like_ctrl_c
 
 if TYPE_CHECKING:
     from rankwise.training import Step

@@ -14,8 +14,8 @@ from rankwise.losses import LOSSES
 from rankwise.metrics import create_metric
 from rankwise.tasks import Task
 from rankwise.training import Place, adamw, averaged, constant, cosine, sgd, steps_down, warmed_up
-from rankwise.training.averaging import Averaging
 from rankwise.training.optimisers import Parameters, Schedule
+from rankwise.training.weights import Averaging
 
 __all__ = [
     "Batches",

@@ -10,7 +10,7 @@ import numpy as np
 from rankwise.audit import Bias, Bounds, Composition, ListStability, Stability
 from rankwise.report.content import Axis, Figure, Panel, Report, Section, Series, Table
 from rankwise.report.plots import INK, MUTED, Look, axis, curve, log_axis, plain, powers_axis
-from rankwise.report.versions import versions
+from rankwise.report.write import versions
 
 __all__ = ["Finding", "audit_report", "describe"]
 

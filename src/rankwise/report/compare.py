@@ -10,9 +10,8 @@ from torch import Tensor
 
 from rankwise.metrics import Comparison
 from rankwise.report.content import Axis, Figure, Panel, Report, Section, Series, Table
-from rankwise.report.plots import Look, axis, curve, plain
-from rankwise.report.smooth import smoothed
-from rankwise.report.versions import versions
+from rankwise.report.plots import Look, axis, curve, plain, smoothed
+from rankwise.report.write import versions
 from rankwise.training import History
 
 __all__ = ["ComparedMetric", "comparison_report"]

@@ -7,7 +7,7 @@ from rankwise.problems.trials import Outcome, Summary, summarise
 from rankwise.report.content import Report, Section, Table
 from rankwise.report.figures import compare_figure, precision_recall_figure, progress_figure
 from rankwise.report.plots import Look
-from rankwise.report.versions import versions
+from rankwise.report.write import versions
 
 __all__ = ["LOOKS", "demo_report", "demo_sentences", "eights_table", "retrieval_table"]
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from rankwise.report.content import Axis, Numbers, Series
 
-__all__ = ["Look", "axis", "curve", "log_axis", "plain", "shares_axis", "thinned"]
+__all__ = ["Look", "axis", "curve", "log_axis", "plain", "shares_axis", "smoothed", "thinned"]
 
 # (colour, dash): a line is told apart by its dash too, for readers who see no colours.
 Look = tuple[int, str]
@@ -92,3 +92,19 @@ def _round_step(step: float) -> float:
     """The next of 1, 2, 5, 10, 20, ... times a power of ten."""
     power = 10.0 ** math.floor(math.log10(step))
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= step * (1 - 1e-9))
+
+
+STRETCHES = 150
+
+
+def smoothed(losses: Sequence[float]) -> tuple[list[float], list[float]]:
+    """The ends of up to 150 stretches of about equal length, and the mean loss of each.
+
+    Example:
+        >>> smoothed([3.0, 1.0])
+        ([1.0, 2.0], [3.0, 1.0])
+    """
+    ends = sorted({round((number + 1) * len(losses) / STRETCHES) for number in range(STRETCHES)} - {0})
+    starts = [0, *ends[:-1]]
+    means = [sum(losses[start:end]) / (end - start) for start, end in zip(starts, ends, strict=True)]
+    return [float(end) for end in ends], means

@@ -10,8 +10,7 @@ from rankwise.report.content import Axis, Figure, Listing, Panel, Report, Sectio
 from rankwise.report.examples import example_sections, plural
 from rankwise.report.lists import ListFigures, figures_of, lists_by_value, top_of, worst_of
 from rankwise.report.memory import memory_section
-from rankwise.report.plots import axis, curve, plain, shares_axis
-from rankwise.report.smooth import smoothed
+from rankwise.report.plots import axis, curve, plain, shares_axis, smoothed
 from rankwise.training import History
 
 __all__ = ["RunResult", "run_report"]

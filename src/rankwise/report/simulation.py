@@ -7,7 +7,7 @@ import numpy as np
 from rankwise.audit import Simulation
 from rankwise.report.content import Axis, Figure, Panel, Report, Section, Series, Table
 from rankwise.report.plots import Look, axis, curve, log_axis
-from rankwise.report.versions import versions
+from rankwise.report.write import versions
 
 __all__ = ["estimates_table", "quantiles_table", "simulation_report"]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -11,7 +13,7 @@ from rankwise.files import write_whole
 from rankwise.report.content import Figure, Gallery, Listing, Report, Tables
 from rankwise.report.drawing import draw, numbers_table
 
-__all__ = ["render_report", "write_report", "write_text"]
+__all__ = ["render_report", "versions", "write_report", "write_text"]
 
 
 def write_report(path: str | os.PathLike[str], report: Report) -> Path:
@@ -62,3 +64,18 @@ def render_report(report: Report) -> str:
         environment.tests[name] = lambda block, kind=kind: isinstance(block, kind)
     environment.filters.update(draw=draw, numbers=numbers_table)
     return environment.get_template("template.html.j2").render(report=report).lstrip()
+
+
+def versions(*names: str) -> str:
+    """Those of Python, rankwise and the distributions named."""
+    from rankwise import __version__
+
+    found = [f"Python {platform.python_version()}", f"rankwise {__version__}"]
+    return ", ".join([*found, *(f"{name} {_version(name)}" for name in names)])
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "unknown"

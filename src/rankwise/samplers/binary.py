@@ -8,9 +8,14 @@ import numpy as np
 import torch
 
 from rankwise.checks import check_count, check_labels
-from rankwise.samplers.arguments import Indices, check_at_most, check_item_labels, number_of_batches
-from rankwise.samplers.deck import Deck
-from rankwise.samplers.seeded import SeededBatchSampler
+from rankwise.samplers.seeded import (
+    Deck,
+    Indices,
+    SeededBatchSampler,
+    check_at_most,
+    check_item_labels,
+    number_of_batches,
+)
 
 __all__ = ["BinaryBatchSampler"]
 

@@ -8,10 +8,7 @@ import numpy as np
 import torch
 
 from rankwise.checks import check_count, check_ids, check_same_shape
-from rankwise.samplers.arguments import Indices, check_at_most, number_of_batches
-from rankwise.samplers.deck import Deck
-from rankwise.samplers.distinct import draw_distinct
-from rankwise.samplers.seeded import SeededBatchSampler
+from rankwise.samplers.seeded import Deck, Indices, SeededBatchSampler, check_at_most, draw_distinct, number_of_batches
 
 __all__ = ["HistoryBatchSampler"]
 

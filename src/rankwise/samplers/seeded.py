@@ -8,12 +8,21 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import torch
 import torch.distributed as dist
+from numpy.typing import NDArray
+from torch import Tensor
 from torch.utils.data import BatchSampler
 
-from rankwise.checks import check_count
-from rankwise.samplers.arguments import Indices
+from rankwise.checks import check_count, check_tensor
 
-__all__ = ["SeededBatchSampler"]
+__all__ = [
+    "Deck",
+    "Indices",
+    "SeededBatchSampler",
+    "check_at_most",
+    "check_item_labels",
+    "draw_distinct",
+    "number_of_batches",
+]
 
 
 class SeededBatchSampler(BatchSampler):
@@ -172,3 +181,68 @@ def _check_state(state: Mapping[str, int], *, batches: int, items: int) -> dict[
     if new["batch"] > batches:
         raise ValueError(f"state_dict: expected batch of at most {batches}, got {new['batch']}")
     return new
+
+
+Indices = NDArray[np.int64]
+
+
+def number_of_batches(items: int, per_batch: int, drop_last: bool) -> int:
+    if not isinstance(drop_last, bool):
+        raise TypeError(f"drop_last: expected True or False, got {drop_last!r}")
+    return items // per_batch if drop_last else -(-items // per_batch)
+
+
+def check_item_labels(labels: object) -> Tensor:
+    tensor = check_tensor("labels", labels).detach().cpu()
+    if tensor.dim() != 1 or len(tensor) == 0:
+        raise ValueError(f"labels: expected shape (N,) with at least one item, got {tuple(tensor.shape)}")
+    return tensor
+
+
+def check_at_most(name: str, value: int, available: int, what: str) -> int:
+    count = check_count(name, value, least=1)
+    if count > available:
+        raise ValueError(f"{name}: expected at most the number of {what}, {available}, got {count}")
+    return count
+
+
+class Deck:
+    """Cards dealt in random order, each once before any comes again, and never the same twice in one hand."""
+
+    def __init__(self, cards: Indices, generator: torch.Generator) -> None:
+        self._cards = cards
+        self._generator = generator
+        self._left = cards[:0]
+
+    def deal(self, count: int) -> Indices:
+        hand, self._left = self._left[:count], self._left[count:]
+        missing = count - len(hand)
+        if missing == 0:
+            return hand
+        fresh: Indices = self._cards[torch.randperm(len(self._cards), generator=self._generator).numpy()]
+        if len(hand) == 0:
+            self._left = fresh[missing:]
+            return fresh[:missing]
+        # Cards still in the hand keep their place further back, so every round deals every card once.
+        chosen = np.flatnonzero(np.isin(fresh, hand, invert=True))[:missing]
+        self._left = np.delete(fresh, chosen)
+        return np.concatenate([hand, fresh[chosen]])
+
+
+def draw_distinct(available: int, count: int, generator: torch.Generator) -> Indices:
+    """`count` different numbers below `available`, uniformly at random, in random order.
+
+    Example:
+        >>> sorted(draw_distinct(3, 3, torch.Generator()).tolist())
+        [0, 1, 2]
+    """
+    if 3 * count >= available:
+        order: Indices = torch.randperm(available, generator=generator)[:count].numpy()
+        return order
+    # Draw with repetition and keep each the first time it comes.
+    drawn: Indices = np.empty(0, dtype=np.int64)
+    while len(drawn) < count:
+        more = torch.randint(available, (2 * count,), generator=generator).numpy()
+        drawn = np.concatenate([drawn, more])
+        drawn = drawn[np.sort(np.unique(drawn, return_index=True)[1])]
+    return drawn[:count]

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import torch
 
-from rankwise.samplers.arguments import Indices, check_at_most, check_item_labels, number_of_batches
-from rankwise.samplers.seeded import SeededBatchSampler
+from rankwise.samplers.seeded import Indices, SeededBatchSampler, check_at_most, check_item_labels, number_of_batches
 
 __all__ = ["ShuffledBatchSampler"]
 

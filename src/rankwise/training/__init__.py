@@ -1,8 +1,6 @@
 """The training loop, its options, checkpoints and history. Needs `pip install "rankwise[train]"`."""
 
-from rankwise.training.averaging import AverageWeights
 from rankwise.training.checkpoints import Checkpoints, read_checkpoint
-from rankwise.training.devices import make_fabric
 from rankwise.training.estimates import EstimateCheck, check_estimates
 from rankwise.training.history import Fitted, History, Step
 from rankwise.training.interrupts import Interrupted
@@ -16,9 +14,10 @@ from rankwise.training.options import (
     GradientOptions,
     OptimiserOptions,
     ScheduleOptions,
+    make_fabric,
 )
-from rankwise.training.previous import PreviousWeights
 from rankwise.training.trainable import Outputs, Trainable
+from rankwise.training.weights import AverageWeights, PreviousWeights
 
 __all__ = [
     "AverageOptions",

@@ -17,13 +17,13 @@ from rankwise.data import Batch, Split
 from rankwise.models.chunks import InChunks
 from rankwise.samplers import SeededBatchSampler
 from rankwise.training.checkpoints import Checkpoints, read_checkpoint
-from rankwise.training.devices import make_fabric
 from rankwise.training.estimates import check_estimates
 from rankwise.training.history import Fitted, History, Step
 from rankwise.training.interrupts import Interrupted, Interrupts
-from rankwise.training.previous import PreviousWeights
+from rankwise.training.options import make_fabric
 from rankwise.training.random_state import RandomState
 from rankwise.training.trainable import Trainable
+from rankwise.training.weights import PreviousWeights
 
 __all__ = ["fit"]
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import math
+import os
+import warnings
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Annotated, Literal
 
 import torch
+from lightning_fabric import Fabric
+from lightning_fabric.strategies.ddp import DDPStrategy
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import nn
 from torch.optim import SGD, AdamW, Optimizer
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler
 
-from rankwise.training.averaging import AverageWeights
+from rankwise.training.weights import AverageWeights
 
 __all__ = [
     "AverageOptions",
@@ -28,6 +33,7 @@ __all__ = [
     "Positive",
     "ScheduleOptions",
     "Share",
+    "make_fabric",
 ]
 
 Count = Annotated[int, Field(ge=1)]
@@ -183,3 +189,26 @@ class DeviceOptions(Options):
     def on_gpu(self) -> bool:
         """Return whether the run uses a GPU."""
         return self.accelerator != "cpu" and torch.cuda.is_available()
+
+
+PRECISIONS = {"32": "32-true", "64": "64-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
+
+
+def make_fabric(options: DeviceOptions) -> Fabric:
+    """Return a started Fabric; every process of a run must call this before anything costly."""
+    devices, nodes = options.devices, 1
+    if "LOCAL_WORLD_SIZE" in os.environ:  # started by torchrun
+        devices = int(os.environ["LOCAL_WORLD_SIZE"])
+        nodes = int(os.environ["WORLD_SIZE"]) // devices
+    with warnings.catch_warnings():
+        # Fabric advises faster settings; the caller has chosen.
+        warnings.simplefilter("ignore")
+        fabric = Fabric(
+            accelerator="cuda" if options.on_gpu else "cpu",
+            devices=devices,
+            num_nodes=nodes,
+            strategy=DDPStrategy(timeout=timedelta(seconds=options.timeout)) if devices * nodes > 1 else "auto",
+            precision=PRECISIONS[options.precision],  # type: ignore[arg-type]
+        )
+        fabric.launch()
+    return fabric
