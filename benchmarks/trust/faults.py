@@ -30,8 +30,8 @@ import torch
 from lightning_fabric import Fabric
 
 from benchmarks.trust.jobs import TASKS, copied, run, same_run, start, write_data
-from rankwise.recipes.run import CSVLog
 from rankwise.training import Checkpoints, Step
+from rankwise.training.logs import CSVLog
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class Faults:
     def torchrun(self, task: str, number: signal.Signals, timeout: int) -> Outcome:
         """Two processes of which one is killed or stops answering."""
         name = f"two-{number.name}"
-        options = [f"{task}.yaml", "budget.steps=20000", f"place.timeout={timeout}", "--out", name]
+        options = [f"{task}.yaml", "budget.steps=20000", f"device.timeout={timeout}", "--out", name]
         began = _two_processes(self.folder, *options)
         _wait(lambda: Checkpoints(self.folder / name / "checkpoints").paths()[1:], began)
         ranks = _children(began.pid)
