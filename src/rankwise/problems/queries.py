@@ -49,8 +49,8 @@ def read_lists(data: QueryOptions, sources: Sources) -> tuple[TableSchema, Split
         width=data.features,
         cache=data.cache,
     )
-    parts = {name: schema.read(given[name], cache=data.cache) for name in ("validation", "test") if name in given}
-    parts["train"] = train
+    parts: dict[str, Part] = {"train": train}
+    parts |= {name: schema.read(given[name], cache=data.cache) for name in ("validation", "test") if name in given}
     for name, part in parts.items():
         if part.query_ids is None:
             source = given[name] if isinstance(given[name], str | Path) else f"data.{name}"
