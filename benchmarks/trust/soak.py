@@ -31,7 +31,7 @@ from torch import Tensor, nn
 
 from benchmarks.trust.memory import resident_mib, slope_per_hour
 from rankwise import evaluate
-from rankwise.data import Part, Split
+from rankwise.data import Part, Split, TableSchema
 from rankwise.losses import (
     AUPRCLoss,
     Combined,
@@ -47,9 +47,9 @@ from rankwise.losses import (
     TopKNDCGLoss,
     create_loss,
 )
+from rankwise.problems import SearchRanking
 from rankwise.samplers import QueryBatchSampler
-from rankwise.tasks import LTRTask
-from rankwise.training import Checkpoints, Interrupted, Step, adamw, fit
+from rankwise.training import Checkpoints, Interrupted, Step, fit
 
 FEATURES, STAGES = 12, 3
 PARTS = ("model", "loss", "optimiser", "sampler")
@@ -222,7 +222,15 @@ class Soak:
     def _fit(self, kind: str, data: Data, steps: int, stops: list[int]) -> bool:
         """The library's own loop, stopped by SIGTERM."""
         part = Part(data.features, data.grades, data.query_ids)
-        task = LTRTask(Split(part, part, part), loss="song", hidden=(8,), queries=2, relevant=3, irrelevant=9)
+        schema, split = TableSchema.of(part), Split(part, part, part)
+        problem = SearchRanking(
+            model={"hidden": [8], "scaling": "none"},
+            batches={"queries": 2, "relevant": 3, "irrelevant": 9},
+            optimiser={"learning_rate": 0.01},
+            schedule={"name": "constant"},
+            budget={"steps": steps},
+            evaluation={"every": None, "weights": "last"},
+        )
 
         def trained(folder: str, stops: list[int]) -> tuple[dict[str, Any], dict[str, float]]:
             store, waiting = Checkpoints(Path(folder), keep=1), set(stops)
@@ -235,21 +243,14 @@ class Soak:
 
             while True:
                 try:
-                    run = fit(
-                        task,
-                        steps=steps,
-                        optimiser=adamw(0.01),
-                        checkpoints=store,
-                        start=store.newest()[0],
-                        on_step=on_step,
-                    )
+                    fitted = fit(problem, schema, split, checkpoints=store, start=store.newest()[0], on_step=on_step)
                 except Interrupted:
                     self._pause()
                     continue
                 state = store.newest()[0]
                 assert state is not None
                 del state["history"]["seconds"]
-                return state, task.evaluate(run.model, "test")
+                return state, problem.evaluate(fitted.model, part).means
 
         with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
             straight, found = trained(one, [])
