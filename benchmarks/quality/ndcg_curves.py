@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain, repeat
 from pathlib import Path
@@ -26,13 +25,14 @@ import torch
 
 from benchmarks.quality.curve_picture import draw_curves
 from benchmarks.quality.mq2008 import load_fold
-from rankwise.data import Batch, Split
+from rankwise.data import Part, Split, TableSchema
 from rankwise.losses import NDCGLoss
 from rankwise.metrics import evaluate
-from rankwise.tasks import LTRTask
+from rankwise.problems import SearchRanking
 
 ASSETS = Path(__file__).resolve().parents[2] / "docs" / "assets"
 STEPS, EVERY, RATE = 300, 30, 3e-3
+MODEL = {"hidden": [64], "scaling": "none"}
 DRAWN = {"relevant": 2, "irrelevant": 3}
 COLUMNS = ("figure", "curve", "seed", "step", "train ndcg", "validation ndcg@10")
 
@@ -41,12 +41,13 @@ COLUMNS = ("figure", "curve", "seed", "step", "train ndcg", "validation ndcg@10"
 class Curve:
     figure: str
     name: str
-    task: Callable[[Split], LTRTask]
+    problem: SearchRanking
     start: str = "first observation"
 
 
-def sampled(rate: float) -> Callable[[Split], LTRTask]:
-    return lambda data: LTRTask(data, "song", {"update_rate": rate, "self_weight": "exact"}, **DRAWN)
+def sampled(rate: float) -> SearchRanking:
+    loss = {"name": "song", "update_rate": rate, "self_weight": "exact"}
+    return SearchRanking(model=MODEL, loss=loss, batches=DRAWN)
 
 
 CURVES = (
@@ -55,7 +56,7 @@ CURVES = (
     Curve("starts", "zero", sampled(0.1), start="zero"),
     Curve("items", "moving average, .1", sampled(0.1)),
     Curve("items", "no memory", sampled(1.0)),
-    Curve("items", "all items", lambda data: LTRTask(data, "song")),
+    Curve("items", "all items", SearchRanking(model=MODEL)),
 )
 
 
@@ -85,21 +86,27 @@ def draw(rows: list[tuple[str, ...]]) -> None:
         (ASSETS / f"ndcg-{figure}.svg").write_text(draw_curves(panels, across="step"), encoding="utf-8")
 
 
-def train(curve: Curve, data: Split, seed: int) -> list[tuple[object, ...]]:
-    task, rows = curve.task(data), []
+def train(curve: Curve, data: Split[Part], seed: int) -> list[tuple[object, ...]]:
+    problem, schema, rows = curve.problem, TableSchema.of(data.train), []
     torch.manual_seed(seed)
-    model, loss = task.build_model(), task.build_loss()
+    model = problem.build_model(schema)
+    loss = problem.build_loss(schema, data.train, steps=STEPS)
     if curve.start == "zero":
-        start_at_zero(loss, data)
+        start_at_zero(loss, data.train)
     optimiser = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.0)
-    for step, batch in zip(range(STEPS + 1), endless(task, seed), strict=False):
+    batches = chain.from_iterable(repeat(problem.train_loader(data.train, seed)))
+    for step, batch in zip(range(STEPS + 1), batches, strict=False):
         if step % EVERY == 0:
             learned = evaluate(
-                task.predict(model, "train"), data.train.labels, ["ndcg"], query_ids=data.train.query_ids, bootstrap=0
+                problem.predict(model, data.train),
+                data.train.labels,
+                ["ndcg"],
+                query_ids=data.train.query_ids,
+                bootstrap=0,
             ).means["ndcg"]
-            held_out = task.evaluate(model, "validation")["ndcg@10"]
+            held_out = problem.evaluate(model, data.part("validation")).means["ndcg@10"]
             rows.append((curve.figure, curve.name, seed, step, f"{learned:.5f}", f"{held_out:.5f}"))
-        value = task.training_step(model, loss, batch)
+        value = problem.training_step(model, loss, batch)
         optimiser.zero_grad()
         value.backward()
         optimiser.step()
@@ -107,16 +114,12 @@ def train(curve: Curve, data: Split, seed: int) -> list[tuple[object, ...]]:
     return rows
 
 
-def endless(task: LTRTask, seed: int) -> Iterator[Batch]:
-    return chain.from_iterable(repeat(task.train_loader(seed)))
-
-
-def start_at_zero(loss: torch.nn.Module, data: Split) -> None:
+def start_at_zero(loss: torch.nn.Module, train: Part) -> None:
     assert isinstance(loss, NDCGLoss)
     assert loss.averages is not None
-    assert data.train.query_ids is not None
-    relevant = (data.train.labels > 0).nonzero()[:, 0]
-    pairs = torch.stack([data.train.query_ids[relevant], relevant], 1)
+    assert train.query_ids is not None
+    relevant = (train.labels > 0).nonzero()[:, 0]
+    pairs = torch.stack([train.query_ids[relevant], relevant], 1)
     loss.averages.table.update(pairs, torch.zeros(len(pairs), 1), 1.0)
 
 

@@ -15,11 +15,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from benchmarks.quality.linear import LinearRun, fit_linear
 from rankwise.data import Part
 from rankwise.losses import CrossEntropyLoss, ListLoss, PApLoss, pap_margins
 from rankwise.metrics import pap
 from rankwise.models import MLPScorer
-from rankwise.training import LinearRun, fit_linear, summarise
+from rankwise.problems.trials import summarise
 
 POSITIVES, NEGATIVES, FEATURES, K = 250, 2000, 5, 30
 STEPS, RATES, PENALTIES = 150, (0.1, 1.0), (0.0, 0.001)

@@ -222,15 +222,14 @@ class Soak:
     def _fit(self, kind: str, data: Data, steps: int, stops: list[int]) -> bool:
         """The library's own loop, stopped by SIGTERM."""
         part = Part(data.features, data.grades, data.query_ids)
-        split, schema = Split(part, part, part), TableSchema.of(part)
+        schema, split = TableSchema.of(part), Split(part, part, part)
         problem = SearchRanking(
-            loss="song",
-            model={"hidden": (8,), "scaling": "none"},
+            model={"hidden": [8], "scaling": "none"},
             batches={"queries": 2, "relevant": 3, "irrelevant": 9},
-            budget={"steps": steps},
-            evaluation={"every": None, "weights": "last"},
             optimiser={"learning_rate": 0.01},
             schedule={"name": "constant"},
+            budget={"steps": steps},
+            evaluation={"every": None, "weights": "last"},
         )
 
         def trained(folder: str, stops: list[int]) -> tuple[dict[str, Any], dict[str, float]]:
@@ -244,14 +243,14 @@ class Soak:
 
             while True:
                 try:
-                    run = fit(problem, schema, split, checkpoints=store, start=store.newest()[0], on_step=on_step)
+                    fitted = fit(problem, schema, split, checkpoints=store, start=store.newest()[0], on_step=on_step)
                 except Interrupted:
                     self._pause()
                     continue
                 state = store.newest()[0]
                 assert state is not None
                 del state["history"]["seconds"]
-                return state, problem.evaluate(run.model, part).means
+                return state, problem.evaluate(fitted.model, part).means
 
         with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
             straight, found = trained(one, [])

@@ -7,11 +7,11 @@ import torch
 
 from benchmarks.quality import pap_margins
 from benchmarks.quality.ml100k import plan
+from benchmarks.quality.ml100k.features import RatedFilms, cut_rated_films
 from benchmarks.quality.ml100k.methods import METHODS
 from benchmarks.quality.ml100k.plan import CUTOFFS, Cell, train_cell, train_start
 from benchmarks.quality.ml100k.results import Results
 from benchmarks.quality.ml100k.table import write_table
-from rankwise.data import RatedFilms, cut_rated_films
 from rankwise.losses import pap_margins as margins_of
 
 

@@ -12,11 +12,11 @@ import os
 import time
 from pathlib import Path
 
+from benchmarks.quality.ml100k.features import cut_rated_films, read_rated_films
 from benchmarks.quality.ml100k.methods import METHODS
 from benchmarks.quality.ml100k.plan import CUTOFFS, SEEDS, train_cell, train_start
 from benchmarks.quality.ml100k.results import Results
 from benchmarks.quality.ml100k.table import write_table
-from rankwise.data import cut_rated_films, read_rated_films
 
 HERE = Path(__file__).parent
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from benchmarks.quality.linear import LinearRun, fit_linear
 from benchmarks.quality.ml100k.methods import Method
 from rankwise.data import Split
 from rankwise.losses import CrossEntropyLoss
 from rankwise.metrics import evaluate
-from rankwise.training import LinearRun, fit_linear
 
 __all__ = ["CUTOFFS", "LONG_RATES", "PENALTIES", "RATES", "SEEDS", "STEPS", "Cell", "train_cell", "train_start"]
 

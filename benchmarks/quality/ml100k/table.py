@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from benchmarks.quality.ml100k.methods import METHODS
 from benchmarks.quality.ml100k.plan import CUTOFFS, LONG_RATES, PENALTIES, RATES, STEPS
 from benchmarks.quality.ml100k.results import Results
-from rankwise.training import summarise
+from rankwise.problems.trials import summarise
 
 __all__ = ["write_table"]
 

@@ -19,10 +19,10 @@ from benchmarks.quality.grid.plan import Figures, Key, Method, Plan
 from benchmarks.quality.mq2008.data import join_validation, load_fold, with_ranks
 from benchmarks.quality.mq2008.table import write_folds
 from benchmarks.quality.mq2008.trees import fit_trees
-from rankwise.data import Split
+from rankwise.data import Part, Split, TableSchema
 from rankwise.metrics import Evaluation, evaluate
-from rankwise.tasks import LTRTask
-from rankwise.training import adamw, cosine, fit
+from rankwise.problems import SearchRanking
+from rankwise.training import fit
 
 STEPS, QUERIES, HIDDEN, DROPOUT = 120, 32, (256,), 0.5
 METRICS = ("ndcg@5", "ndcg@10")
@@ -63,15 +63,15 @@ ABOUT = (
 
 
 @cache
-def load(fold: str, fitted: str) -> Split:
-    """The split of a fold, with ranks; for "all" the training part holds the validation section as well."""
+def load(fold: str, fitted: str) -> Split[Part]:
+    """Return the split of a fold, with ranks; for "all" the training part holds the validation section as well."""
     if fitted == "all":
         return join_validation(load(fold, "train"))
     return with_ranks(load_fold(int(fold.removeprefix("fold "))))
 
 
 def run(key: Key, method: Method | None) -> tuple[Figures, Tensor | None]:
-    """A run on one fold, which stands in the place of the scorer."""
+    """Run a method on one fold, which the plan calls the scorer."""
     started, split = time.perf_counter(), load(key.scorer, key.fitted)
     judged = "validation" if key.fitted == "train" else "test"
     if method is None:
@@ -90,23 +90,26 @@ def run(key: Key, method: Method | None) -> tuple[Figures, Tensor | None]:
     return {**figures, **other.means}, other.per_query[METRICS[0]].float()
 
 
-def train_network(key: Key, method: Method, split: Split, judged: str) -> tuple[Evaluation, Evaluation]:
+def train_network(key: Key, method: Method, split: Split[Part], judged: str) -> tuple[Evaluation, Evaluation]:
     warm = method.name.startswith("SOLC, then")
-    task = LTRTask(
-        split,
-        method.loss,
-        method.options,
-        hidden=HIDDEN,
-        dropout=DROPOUT,
-        scaling="standard",
-        queries=QUERIES,
-        warm_up="solc" if warm else None,
-        warm_up_steps=STEPS // 2 if warm else 0,
-        metrics=METRICS,
+    problem = make_problem({"name": method.loss, **method.options}, METRICS, key.rate, key.decay).changed(
+        warm_up={"loss": "solc", "steps": STEPS // 2} if warm else None
     )
-    optimiser = adamw(key.rate, weight_decay=key.decay)
-    model = fit(task, steps=STEPS, optimiser=optimiser, schedule=cosine, seed=key.seed).model
-    return task.judge(model, "train"), task.judge(model, judged)
+    model = fit(problem, TableSchema.of(split.train), split, seed=key.seed).model
+    return problem.evaluate(model, split.train), problem.evaluate(model, split.part(judged))
+
+
+def make_problem(loss: dict[str, object], metrics: tuple[str, ...], rate: float, decay: float) -> SearchRanking:
+    """Return the problem that all methods share, with a loss and a setting; nothing is chosen while it trains."""
+    return SearchRanking(
+        model={"hidden": HIDDEN, "dropout": DROPOUT},
+        loss=loss,
+        batches={"queries": QUERIES},
+        metrics=metrics,
+        optimiser={"learning_rate": rate, "weight_decay": decay},
+        budget={"steps": STEPS},
+        evaluation={"every": None, "weights": "last"},
+    )
 
 
 PLAN = Plan(

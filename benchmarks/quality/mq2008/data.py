@@ -2,30 +2,58 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
 from torch import Tensor
 
-from rankwise.data import Part, Split, find_data, join_parts, read_letor_folds
+from benchmarks.find import find_data
+from rankwise.data import Part, Split, read_letor
 
-__all__ = ["join_validation", "load_fold", "with_ranks"]
+__all__ = ["join_validation", "load_fold", "read_folds", "with_ranks"]
+
+FOLDS, FEATURES = 5, 46
 
 
-def load_fold(fold: int) -> Split:
-    """Fold 1 to 5: three sections to learn from, one for choices, one for the figure.
+def load_fold(fold: int) -> Split[Part]:
+    """Return fold 1 to 5: three sections to learn from, one for choices, one for the figure.
 
     The files `S1.txt` .. `S5.txt` are looked for in `letor-mq2008` under the folder that `RANKWISE_DATA` names.
     """
-    return read_letor_folds(find_data("letor-mq2008"))[fold - 1]
+    return read_folds(find_data("letor-mq2008"))[fold - 1]
 
 
-def with_ranks(split: Split) -> Split:
-    """Every feature a second time as its rank within the query, from -1 (lowest) to 1; equal values share a rank."""
-    return Split(*(_with_ranks(part) for part in (split.train, split.validation, split.test)))
+def read_folds(folder: Path) -> list[Split[Part]]:
+    """Return the five official folds of `S1.txt` .. `S5.txt`.
+
+    Fold 1 learns from S1, S2, S3, chooses on S4 and is tested on S5; each further fold is one file on.
+    """
+    files = [read_letor(folder / f"S{number}.txt", features=FEATURES) for number in range(1, FOLDS + 1)]
+    return [
+        Split(
+            _join([files[(fold + step) % FOLDS] for step in range(3)]),
+            files[(fold + 3) % FOLDS],
+            files[(fold + 4) % FOLDS],
+        )
+        for fold in range(FOLDS)
+    ]
 
 
-def join_validation(split: Split) -> Split:
-    """The validation part is learned from as well."""
-    return Split(join_parts([split.train, split.validation]), split.validation, split.test)
+def with_ranks(split: Split[Part]) -> Split[Part]:
+    """Return every feature a second time as its rank within the query, from -1 (lowest) to 1; equal values share a
+    rank."""
+    return Split(*(_with_ranks(split.part(name)) for name in ("train", "validation", "test")))
+
+
+def join_validation(split: Split[Part]) -> Split[Part]:
+    """Return the split with the validation part in the training part as well."""
+    return Split(_join([split.train, split.part("validation")]), split.validation, split.test)
+
+
+def _join(parts: list[Part]) -> Part:
+    queries = [part.query_ids for part in parts if part.query_ids is not None]
+    features, labels = [part.features for part in parts], [part.labels for part in parts]
+    return Part(torch.cat(features), torch.cat(labels), torch.cat(queries))
 
 
 def _with_ranks(part: Part) -> Part:

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.quality.mq2008.__main__ import DROPOUT, FOLDS, HIDDEN, QUERIES, SETTINGS, STEPS, load
+from benchmarks.quality.mq2008.__main__ import FOLDS, QUERIES, SETTINGS, load, make_problem
+from rankwise.data import TableSchema
 from rankwise.metrics import compare
-from rankwise.tasks import LTRTask
-from rankwise.training import adamw, cosine, fit
+from rankwise.training import fit
 
 LISTS: dict[str, dict[str, Any]] = {"whole lists": {}, "samples of 2 + 3": {"relevant": 2, "irrelevant": 3}}
 
@@ -50,23 +50,14 @@ def main() -> None:
 
 
 def mean_over_seeds(fold: str, gradient: str, drawn: dict[str, Any], seeds: int) -> Tensor:
-    """NDCG@10 of each query of the validation section that has one."""
-    task = LTRTask(
-        load(fold, "train"),
-        "k-song",
-        {"k": 10, "selector_gradient": gradient},
-        hidden=HIDDEN,
-        dropout=DROPOUT,
-        scaling="standard",
-        queries=QUERIES,
-        metrics=("ndcg@10",),
-        **drawn,
-    )
-    rate, decay = SETTINGS[0]
+    """Return NDCG@10 of each query of the validation section that has one."""
+    split = load(fold, "train")
+    loss = {"name": "k-song", "k": 10, "selector_gradient": gradient}
+    problem = make_problem(loss, ("ndcg@10",), *SETTINGS[0]).changed(batches={"queries": QUERIES, **drawn})
     values = []
     for seed in range(seeds):
-        run = fit(task, steps=STEPS, optimiser=adamw(rate, weight_decay=decay), schedule=cosine, seed=seed)
-        values.append(task.judge(run.model, "validation").per_query["ndcg@10"])
+        model = fit(problem, TableSchema.of(split.train), split, seed=seed).model
+        values.append(problem.evaluate(model, split.part("validation")).per_query["ndcg@10"])
     mean = torch.stack(values).mean(0)
     return mean[torch.isfinite(mean)]
 

@@ -14,7 +14,6 @@ from rankwise.data.detection import (
     read_boxes,
 )
 from rankwise.data.digits import load_digit_retrieval, load_eights
-from rankwise.data.find import find_data
 from rankwise.data.histories import active_users, histories, hold_out, join_interactions, number_together
 from rankwise.data.image_files import ImageOptions, ImageSet, container, read_images
 from rankwise.data.image_sources import ArrayImages, EncodedImages, ImageSource
@@ -37,15 +36,13 @@ from rankwise.data.interactions import (
     read_movielens,
 )
 from rankwise.data.letor import read_letor, read_letor_comments
-from rankwise.data.letor_folds import read_letor_folds, read_letor_split
-from rankwise.data.movielens_features import RatedFilms, cut_rated_films, read_rated_films
 from rankwise.data.multilabel import MultiLabel, MultiLabelSplit, cut_multilabel, read_extreme
 from rankwise.data.netflix import read_netflix
 from rankwise.data.parts import Batch, Boxes, Part, Split, cut_by_class, require_labels
 from rankwise.data.schema import DataNote, Schema
 from rankwise.data.scores import Scores, read_scores
 from rankwise.data.sparse import SparseRows
-from rankwise.data.splits import cut_by_query, cut_stratified, folds_by_query, join_parts
+from rankwise.data.splits import cut_by_query, cut_stratified, folds_by_query
 from rankwise.data.table_files import open_table
 from rankwise.data.tables import Table, TableSchema, read_table
 from rankwise.data.voc import read_voc
@@ -74,7 +71,6 @@ __all__ = [
     "MultiLabel",
     "MultiLabelSplit",
     "Part",
-    "RatedFilms",
     "Schema",
     "Scores",
     "SparseRows",
@@ -92,15 +88,12 @@ __all__ = [
     "cut_classes",
     "cut_images",
     "cut_multilabel",
-    "cut_rated_films",
     "cut_stratified",
-    "find_data",
     "folds_by_query",
     "histories",
     "hold_out",
     "imbalanced",
     "join_interactions",
-    "join_parts",
     "labelled_like",
     "leave_one_out",
     "listed_parts",
@@ -117,11 +110,8 @@ __all__ = [
     "read_interactions",
     "read_letor",
     "read_letor_comments",
-    "read_letor_folds",
-    "read_letor_split",
     "read_movielens",
     "read_netflix",
-    "read_rated_films",
     "read_scores",
     "read_table",
     "read_voc",

@@ -16,7 +16,7 @@ __all__ = ["Cache"]
 
 Arrays = Mapping[str, NDArray[np.generic]]
 
-FORMAT = 1  # raise it when what is stored changes: older files are then written anew
+FORMAT = 2  # raise it when what is stored changes: older files are then written anew
 
 
 class Cache:

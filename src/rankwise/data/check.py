@@ -235,8 +235,8 @@ def _compare(train_name: str, train: Part, name: str, part: Part) -> Iterator[Fi
     if (train.query_ids is None) != (part.query_ids is None):
         yield Finding("error", name, f"only one of {train_name} and {name} has lists", "read both with their queries")
     elif train.query_ids is not None and part.query_ids is not None:
-        queries = part.query_ids.unique()
-        shared = int(torch.isin(queries, train.query_ids.unique()).sum())
+        queries = _list_names(part)
+        shared = len(queries & _list_names(train))
         if shared:
             yield Finding(
                 "error" if shared_rows else "warning",
@@ -250,6 +250,13 @@ def _compare(train_name: str, train: Part, name: str, part: Part) -> Iterator[Fi
     if len(unknown):
         shown = ", ".join(f"{value:g}" for value in unknown[:3].tolist())
         yield Finding("warning", name, f"labels that {train_name} does not have: {shown}", "is this the same data?")
+
+
+def _list_names(part: Part) -> set[str]:
+    """Return the lists of a part by name, or by id where they have no names."""
+    assert part.query_ids is not None
+    ids = part.query_ids.unique().tolist()
+    return {str(each) if part.query_names is None else part.query_names[each] for each in ids}
 
 
 def _check_batch(name: str, part: Part, positives: int | None, batch_size: int | None) -> Iterator[Finding]:

@@ -13,9 +13,20 @@ from rankwise.registry import nearest
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["LINE", "find_column", "names_and_codes", "read_numbers", "refuse_cells", "refuse_missing", "strip_text"]
+__all__ = [
+    "LINE",
+    "find_column",
+    "loses_differences",
+    "names_and_codes",
+    "read_numbers",
+    "refuse_cells",
+    "refuse_missing",
+    "strip_text",
+]
 
 LINE = "\0line"  # the column with the line of each row in its file
+# float32 holds 24 bits: a column whose rounding error exceeds this share of its spread is shifted before it is rounded.
+_ROUNDING = 1e-3
 
 
 def find_column(path: Path | str, columns: list[str], argument: str, wanted: str | int) -> str:
@@ -55,6 +66,16 @@ def read_numbers(path: Path | str, frame: pl.DataFrame, name: str) -> NDArray[np
         refuse_cells(path, frame, name, where, "numbers", f"text such as {example!r}")
     values: NDArray[np.float64] = numbers.fill_null(float("nan")).to_numpy()
     return values
+
+
+def loses_differences(spread: NDArray[np.float64], error: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return for each column whether float32 cannot hold its differences, as with Unix times.
+
+    Args:
+        spread: (D,) standard deviations.
+        error: (D,) largest errors of rounding to float32.
+    """
+    return (spread > 0.0) & (error > _ROUNDING * spread)
 
 
 def names_and_codes(path: Path | str, frame: pl.DataFrame, name: str) -> tuple[NDArray[np.int64], tuple[str, ...]]:

@@ -21,7 +21,7 @@ _COMMENT = re.compile(rb"[ \t]*#[^\n]*")
 
 def parse_complete_lines(
     text: bytes,
-) -> tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.int64]] | None:
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]] | None:
     """Features (n, D), grades (n,) and query ids (n,) of a block of lines; None if they are not all complete."""
     if find_spec("polars") is None:
         return None
@@ -39,7 +39,7 @@ def parse_complete_lines(
         return None
     places = range(colons - 1)
     columns = ["grade", "qid", "query", *(f"{kind}{place}" for place in places for kind in ("index", "value"))]
-    types = [pl.Float64, pl.String, pl.Int64, *([pl.Int32, pl.Float32] * len(places))]
+    types = [pl.Float64, pl.String, pl.Int64, *([pl.Int32, pl.Float64] * len(places))]
     try:
         frame = pl.read_csv(
             BytesIO(text.replace(b":", b" ")),

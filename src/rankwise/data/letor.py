@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Mapping
 from io import BytesIO
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from rankwise.data.cache import Cache
+from rankwise.data.columns import loses_differences
 from rankwise.data.complete_lines import parse_complete_lines
 from rankwise.data.extras import need
 from rankwise.data.files import (
     BLOCK_BYTES,
+    LARGEST,
     LineBlock,
     Progress,
     bad_line,
@@ -26,8 +29,9 @@ from rankwise.data.files import (
 )
 from rankwise.data.groups import query_ids_beside
 from rankwise.data.parts import Part
+from rankwise.data.schema import DataNote
 
-__all__ = ["is_letor", "read_letor", "read_letor_comments"]
+__all__ = ["LetorFile", "is_letor", "parse_letor", "read_letor", "read_letor_comments"]
 
 MOST_FEATURES = 100_000  # a larger index is a mistake or data too wide to be held densely
 PIECE_BYTES = 8 << 20
@@ -57,6 +61,7 @@ def read_letor(
     path: str | Path,
     *,
     features: int | None = None,
+    origins: Mapping[int, float] | None = None,
     cache: str | Path | None = None,
     on_progress: Progress | None = None,
     block_bytes: int = BLOCK_BYTES,
@@ -69,6 +74,9 @@ def read_letor(
     Args:
         path: the file. Lines without `qid:` have no lists, unless `PATH.query` or `PATH.group` gives their sizes.
         features: how many there are, if the file may leave out the last ones; by default the largest index.
+        origins: values to subtract from features, by index, before they are rounded to float32. Without it a
+            `DataNote` warns of features whose differences float32 cannot hold (Unix times, 16777217); `read_table`
+            finds their origins and keeps them in its schema.
         cache: a folder in which to keep the arrays, so that reading the unchanged file again takes seconds; by
             default nothing is kept. `Path(path).parent` puts them beside the file.
         on_progress: called with the share of the file that has been read.
@@ -89,23 +97,72 @@ def read_letor(
         >>> part.features.tolist(), part.labels.tolist(), part.query_ids.tolist()
         ([[0.5, 0.0, 1.5], [0.0, 1.0, 0.0]], [2, 0], [7, 7])
     """
+    found = parse_letor(
+        path, width=features, origins=origins, cache=cache, on_progress=on_progress, block_bytes=block_bytes
+    )
+    if found.origins and origins is None:
+        index = next(iter(found.origins))
+        warnings.warn(
+            f"{path}: float32 cannot hold the differences of {len(found.origins)} features, such as feature {index}; "
+            "read_table shifts them first",
+            DataNote,
+            stacklevel=2,
+        )
+    return found.part
+
+
+class LetorFile(NamedTuple):
+    """A LETOR file as it was read.
+
+    Attributes:
+        part: its rows.
+        width: the largest index in the file.
+        origins: by index, of the features whose differences float32 cannot hold, a value to subtract first; none of
+            those that were subtracted.
+    """
+
+    part: Part
+    width: int
+    origins: dict[int, float]
+
+
+def parse_letor(
+    path: str | Path,
+    *,
+    width: int | None = None,
+    beyond: str = "error",
+    origins: Mapping[int, float] | None = None,
+    cache: str | Path | None = None,
+    on_progress: Progress | None = None,
+    block_bytes: int = BLOCK_BYTES,
+) -> LetorFile:
+    """Read a LETOR file with what is known of its features; see `read_letor`.
+
+    Args:
+        width: number of features; by default the largest index.
+        beyond: features with an index beyond the width are an "error", or "ignore".
+        path, origins, cache, on_progress, block_bytes: see `read_letor`.
+    """
     path = check_file(path)
-    if features is not None and (isinstance(features, bool) or not isinstance(features, int) or features < 1):
-        raise ValueError(f"features: expected a whole number of at least 1 or None, got {features!r}")
-    stored = None if cache is None else Cache(path, cache, f"letor {features}")
+    if width is not None and (isinstance(width, bool) or not isinstance(width, int) or width < 1):
+        raise ValueError(f"features: expected a whole number of at least 1 or None, got {width!r}")
+    shifts = dict(sorted((origins or {}).items()))
+    stored = None if cache is None else Cache(path, cache, f"letor {width} {beyond} {shifts}")
     arrays = stored.load() if stored else None
     if arrays is None:
-        arrays = _parse(path, features, on_progress, block_bytes)
+        arrays = _parse(path, width, beyond, shifts, on_progress, block_bytes)
         if stored:
             stored.save(arrays)
     elif on_progress is not None:
         on_progress(1.0)
     query_ids = torch.from_numpy(arrays["query_ids"]) if len(arrays["query_ids"]) else None
-    return Part(
+    part = Part(
         torch.from_numpy(arrays["features"]),
         torch.from_numpy(arrays["labels"]),
         query_ids_beside(path, len(arrays["labels"]), query_ids),
     )
+    needed = zip(arrays["origin_indices"].tolist(), arrays["origin_values"].tolist(), strict=True)
+    return LetorFile(part, int(arrays["width"]), dict(needed))
 
 
 def read_letor_comments(path: str | Path) -> list[str]:
@@ -128,10 +185,15 @@ def read_letor_comments(path: str | Path) -> list[str]:
 
 
 def _parse(
-    path: Path, features: int | None, on_progress: Progress | None, block_bytes: int
+    path: Path,
+    width: int | None,
+    beyond: str,
+    origins: Mapping[int, float],
+    on_progress: Progress | None,
+    block_bytes: int,
 ) -> dict[str, NDArray[np.generic]]:
-    limit = features or MOST_FEATURES
-    rows = _Rows(features or 1)
+    limit = width if width is not None and beyond == "error" else MOST_FEATURES
+    rows, spreads = _Rows(width, origins), _Spreads()
     labels: list[_Numbers] = []
     queries: list[_Ids] = []
     with_queries: bool | None = None
@@ -144,6 +206,7 @@ def _parse(
             _check_lines(path, lines, limit, with_queries, values, grades, query_ids)
             if len(grades):
                 with_queries = len(query_ids) > 0
+            spreads.add(values)
             for piece in _dense_pieces(values):
                 rows.add(piece)
             labels.append(grades)
@@ -152,10 +215,14 @@ def _parse(
         raise ValueError(f"{path}: expected lines {LINE}, got none")
     grades = np.concatenate(labels)
     whole = bool((grades == np.rint(grades)).all()) and bool((np.abs(grades) < 2**53).all())
+    needed = {index: mean for index, mean in spreads.origins().items() if index not in origins}
     return {
         "features": rows.join(),
         "labels": grades.astype(np.int64 if whole else np.float32),
         "query_ids": np.concatenate(queries),
+        "width": np.array(spreads.width),
+        "origin_indices": np.array(list(needed), dtype=np.int64),
+        "origin_values": np.array(list(needed.values()), dtype=np.float64),
     }
 
 
@@ -167,7 +234,7 @@ def _parse_sparse_lines(
 
     try:
         sparse, grades, query_ids = load_svmlight_file(
-            BytesIO(block.text), dtype=np.float32, zero_based=False, query_id=True
+            BytesIO(block.text), dtype=np.float64, zero_based=False, query_id=True
         )
     except (ValueError, OverflowError, IndexError):
         _find_bad_line(path, block, limit, with_queries)
@@ -181,24 +248,25 @@ def _check_lines(
     block: LineBlock,
     limit: int,
     with_queries: bool | None,
-    values: _Floats | Any,
+    values: _Numbers | Any,
     grades: _Numbers,
     query_ids: _Ids,
 ) -> None:
     if with_queries is None:
         with_queries = len(query_ids) > 0
     cells = values if isinstance(values, np.ndarray) else values.data
-    finite = bool(np.isfinite(cells).all()) and bool(np.isfinite(grades).all())
+    # A comparison with NaN is false.
+    finite = bool((np.abs(cells) <= LARGEST).all()) and bool(np.isfinite(grades).all())
     if len(query_ids) != (len(grades) if with_queries else 0) or not finite:
         _find_bad_line(path, block, limit, with_queries)
 
 
-def _dense_pieces(values: _Floats | Any) -> Iterator[_Floats]:
+def _dense_pieces(values: _Numbers | Any) -> Iterator[_Numbers]:
     """Rows, or a sparse matrix in pieces of a few rows: short lines of a wide file would need too much at once."""
     if isinstance(values, np.ndarray):
         yield values
         return
-    rows = max(PIECE_BYTES // (4 * max(values.shape[1], 1)), 1)
+    rows = max(PIECE_BYTES // (8 * max(values.shape[1], 1)), 1)
     for start in range(0, values.shape[0], rows):
         yield values[start : start + rows].toarray()
 
@@ -241,14 +309,22 @@ def _is_whole(text: bytes, least: int, most: int) -> bool:
 
 
 class _Rows:
-    """Blocks of rows, possibly ever wider, joined at the end with little more memory than the result takes."""
+    """Blocks of rows, possibly ever wider, joined at the end with little more memory than the result takes.
 
-    def __init__(self, width: int) -> None:
-        self._width = width
+    Args:
+        width: columns to keep; None keeps all.
+        origins: values to subtract from columns, by index from 1; cells that a block lacks are 0 before that.
+    """
+
+    def __init__(self, width: int | None, origins: Mapping[int, float]) -> None:
+        self._most = width
+        self._width = max([width or 1, *(index for index in origins if width is None)])
+        self._origins = {index - 1: value for index, value in origins.items() if index <= self._width}
         self._chunks: list[_Floats] = []
         self._used = 0  # rows of the last chunk
 
-    def add(self, block: _Floats) -> None:
+    def add(self, block: _Numbers) -> None:
+        block = block[:, : self._most]
         self._width = max(self._width, block.shape[1])
         done = 0
         while done < len(block):
@@ -256,7 +332,10 @@ class _Rows:
                 self._begin_chunk()
             chunk = self._chunks[-1]
             count = min(len(block) - done, len(chunk) - self._used)
-            chunk[self._used : self._used + count, : block.shape[1]] = block[done : done + count]
+            piece, target = block[done : done + count], chunk[self._used : self._used + count]
+            target[:, : block.shape[1]] = piece
+            for column, origin in self._origins.items():
+                target[:, column] = (piece[:, column] if column < piece.shape[1] else 0.0) - origin
             self._used += count
             done += count
 
@@ -279,3 +358,55 @@ class _Rows:
     def _trim(self) -> None:
         if self._chunks:
             self._chunks[-1] = self._chunks[-1][: self._used]
+
+
+class _Spreads:
+    """Mean, spread and rounding error of every column, from blocks of rows that may become wider."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._mean, self._squares, self._error = np.zeros(0), np.zeros(0), np.zeros(0)
+
+    @property
+    def width(self) -> int:
+        """Return the largest index so far."""
+        return len(self._mean)
+
+    def add(self, values: _Numbers | Any) -> None:
+        """Add a block of rows: dense, or sparse with zeros that are left out."""
+        rows, width = values.shape
+        if not rows:
+            return
+        if isinstance(values, np.ndarray):
+            mean = values.mean(0)
+            squares = np.square(values - mean).sum(0)
+            error = _rounding_error(values).max(0)
+        else:
+            cells, columns = values.data, values.indices
+            known = np.bincount(columns, minlength=width)
+            mean = np.bincount(columns, cells, minlength=width) / rows
+            squares = np.bincount(columns, np.square(cells - mean[columns]), minlength=width)
+            squares += (rows - known) * np.square(mean)
+            error = np.zeros(width)
+            np.maximum.at(error, columns, _rounding_error(cells))
+        more = (0, max(width - self.width, 0))
+        self._mean, self._squares, self._error = (
+            np.pad(each, more) for each in (self._mean, self._squares, self._error)
+        )
+        mean, squares, error = (np.pad(each, (0, self.width - width)) for each in (mean, squares, error))
+        # Chan, Golub and LeVeque: the moments of two sets of rows, joined.
+        together, apart = self._count + rows, mean - self._mean
+        self._squares += squares + np.square(apart) * self._count * rows / together
+        self._mean += apart * rows / together
+        self._error = np.maximum(self._error, error)
+        self._count = together
+
+    def origins(self) -> dict[int, float]:
+        """Return the means of the columns, by index from 1, whose differences float32 cannot hold."""
+        spread = np.sqrt(self._squares / max(self._count, 1))
+        (chosen,) = loses_differences(spread, self._error).nonzero()
+        return dict(zip((chosen + 1).tolist(), self._mean[chosen].tolist(), strict=True))
+
+
+def _rounding_error(values: _Numbers) -> _Numbers:
+    return np.abs(values - values.astype(np.float32))

@@ -54,11 +54,13 @@ class Part(Dataset[Batch]):
         features: (N, D).
         targets: (N,) labels: 0 and 1, classes, or grades of relevance; None if the rows have none.
         query_ids: (N,) any integers, the list each row belongs to; None if all rows are one list.
+        query_names: names of the lists 0, 1, 2, ... where the data call them by text, in the order of appearance.
     """
 
     features: Tensor
     targets: Tensor | None
     query_ids: Tensor | None = None
+    query_names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         for name, values in (("labels", self.targets), ("query_ids", self.query_ids)):
@@ -88,7 +90,8 @@ class Part(Dataset[Batch]):
     def take(self, rows: Tensor) -> Part:
         """Return the part that holds these rows only, in this order."""
         targets = None if self.targets is None else self.targets[rows]
-        return Part(self.features[rows], targets, None if self.query_ids is None else self.query_ids[rows])
+        query_ids = None if self.query_ids is None else self.query_ids[rows]
+        return Part(self.features[rows], targets, query_ids, self.query_names)
 
 
 def require_labels(targets: Tensor | None) -> Tensor:

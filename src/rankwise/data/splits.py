@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rankwise.data.parts import Part, Split
 
-__all__ = ["cut_by_query", "cut_stratified", "folds_by_query", "join_parts"]
+__all__ = ["cut_by_query", "cut_stratified", "folds_by_query"]
 
 THIRDS = (0.6, 0.2, 0.2)
 
@@ -91,36 +91,6 @@ def cut_stratified(part: Part, *, shares: Sequence[float] = THIRDS, seed: int) -
         for piece, of_class in zip(pieces, shuffled.split(sizes), strict=True):
             piece.append(of_class)
     return Split(*(part.take(torch.cat(piece).sort().values) for piece in pieces))
-
-
-def join_parts(parts: Sequence[Part]) -> Part:
-    """One part of the rows of several; where some have fewer features than others, the ones they lack are 0.
-
-    Example:
-        >>> join_parts([Part(torch.ones(1, 1), torch.zeros(1)), Part(torch.ones(1, 2), torch.ones(1))]).features
-        tensor([[1., 0.],
-                [1., 1.]])
-    """
-    if not parts:
-        raise ValueError("parts: expected at least one, got none")
-    queries = [part.query_ids for part in parts if part.query_ids is not None]
-    if len(queries) not in (0, len(parts)):
-        raise ValueError(f"parts: expected query ids in all of the {len(parts)} or in none, got {len(queries)}")
-    wide = same_width(parts)
-    return Part(
-        torch.cat([part.features for part in wide]),
-        torch.cat([part.labels for part in wide]),
-        torch.cat(queries) if queries else None,
-    )
-
-
-def same_width(parts: Sequence[Part]) -> list[Part]:
-    """The parts with as many features as the widest: the ones that others lack are 0."""
-    width = max(part.features.shape[1] for part in parts)
-    return [
-        Part(torch.nn.functional.pad(part.features, (0, width - part.features.shape[1])), part.labels, part.query_ids)
-        for part in parts
-    ]
 
 
 def _queries(part: Part) -> tuple[int, Tensor]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from io import BytesIO
 from itertools import islice
@@ -53,22 +55,26 @@ class RawTable:
         return [name for name in self.frame.columns if name != LINE]
 
 
-def open_table(source: object, *, header: str = "auto", separator: str | None = None) -> RawTable:
+def open_table(
+    source: object, *, header: str = "auto", separator: str | None = None, names: Sequence[str] = ()
+) -> RawTable:
     """Open a table from a file or from memory.
 
     Args:
         source: a path (.parquet, .arrow, .feather, .npz; everything else is text with separators, plain or compressed
             by gzip or xz), a polars or pandas frame, an array (N, D), or a tuple of arrays: features (N, D), labels
-            (N,) and perhaps query ids (N,).
+            (N,) or None, and perhaps query ids (N,).
         header: of a text file: "yes" if the first line holds the names of the columns, "no" if it does not, "auto"
             decides by comparing it with the lines below.
         separator: between the fields of a text file; by default what its first line holds most of: tab, `;` or `,`.
+        names: of columns that the table is known to have; a first line that holds them all holds names, also if they
+            are numbers.
     """
     need("polars", "reading a table")
     check_choice("header", header, ("auto", "yes", "no"))
     if isinstance(source, str | Path):
         path = check_file(source)
-        table = _read_file(path, header, separator)
+        table = _read_file(path, header, separator, names)
     else:
         table = _read_object(source)
     import polars as pl
@@ -79,14 +85,14 @@ def open_table(source: object, *, header: str = "auto", separator: str | None = 
     return replace(table, frame=frame)
 
 
-def _read_file(path: Path, header: str, separator: str | None) -> RawTable:
+def _read_file(path: Path, header: str, separator: str | None, names: Sequence[str]) -> RawTable:
     if path.suffix == ".parquet":
         return RawTable(read_parquet(path).with_row_index(LINE, offset=1), str(path), True, path)
     if path.suffix in (".arrow", ".feather", ".ipc"):
         return RawTable(_read_arrow(path).with_row_index(LINE, offset=1), str(path), True, path)
     if path.suffix == ".npz":
         return RawTable(_read_npz(path).with_row_index(LINE, offset=1), str(path), False, path)
-    frame, named = _read_text(path, header, separator)
+    frame, named = _read_text(path, header, separator, names)
     return RawTable(frame, str(path), named, path)
 
 
@@ -98,12 +104,13 @@ def _read_object(source: object) -> RawTable:
     if type(source).__module__.partition(".")[0] == "pandas" and hasattr(source, "columns"):
         return RawTable(_from_pandas(source).with_row_index(LINE, offset=1), "pandas frame", True)
     arrays = source if isinstance(source, tuple | list) else (source,)
-    if not 1 <= len(arrays) <= len(ARRAYS) or not all(hasattr(each, "__array__") for each in arrays):
+    given = {name: each for name, each in zip(ARRAYS, arrays, strict=False) if each is not None}
+    if len(arrays) > len(ARRAYS) or "features" not in given or not all(hasattr(x, "__array__") for x in given.values()):
         raise TypeError(
             "source: expected a path, a polars or pandas frame, an array of features, or a tuple of arrays (features, "
             f"labels, query ids), got {type(source).__name__}"
         )
-    columns = _array_columns("arrays", {name: np.asarray(each) for name, each in zip(ARRAYS, arrays, strict=False)})
+    columns = _array_columns("arrays", {name: np.asarray(each) for name, each in given.items()})
     return RawTable(columns.with_row_index(LINE, offset=1), "arrays", False)
 
 
@@ -124,34 +131,49 @@ def _from_pandas(frame: Any) -> pl.DataFrame:
 def _read_arrow(path: Path) -> pl.DataFrame:
     import polars as pl
 
-    try:
-        return pl.read_ipc(path)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as problem:
-        raise ValueError(f"{path}: expected an Arrow (Feather) file, got {_first_line(problem)}") from None
+    with _explain_damage(path, "an Arrow (Feather)"), path.open("rb") as file:
+        _check_cells(path, pl.scan_ipc(file))
+        file.seek(0)
+        return pl.read_ipc(file)
 
 
 def read_parquet(path: Path) -> pl.DataFrame:
-    """A Parquet file; one that is damaged, or would fill the memory, is refused."""
+    """Read a Parquet file; one that is damaged, or would fill the memory, is refused."""
+    import polars as pl
+
+    with _explain_damage(path, "a Parquet"):
+        _check_cells(path, pl.scan_parquet(path, glob=False))
+        return pl.read_parquet(path, glob=False)
+
+
+@contextmanager
+def _explain_damage(path: Path, kind: str) -> Iterator[None]:
     import polars as pl
 
     try:
-        lazy = pl.scan_parquet(path, glob=False)
-        cells = lazy.select(pl.len()).collect().item() * len(lazy.collect_schema())
-        if cells <= max(FREE_CELLS, CELLS_PER_BYTE * path.stat().st_size):
-            return pl.read_parquet(path, glob=False)
+        yield
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as problem:
-        raise ValueError(f"{path}: expected a Parquet file, got {_first_line(problem)}") from None
-    raise ValueError(
-        f"{path}: expected at most {FREE_CELLS:,} cells or {CELLS_PER_BYTE} to a byte of the file, got {cells:,}"
-    )
+        raise ValueError(f"{path}: expected {kind} file, got {_first_line(problem)}") from None
 
 
-def _read_text(path: Path, header: str, separator: str | None) -> tuple[pl.DataFrame, bool]:
+def _check_cells(path: Path, lazy: pl.LazyFrame) -> None:
+    import polars as pl
+
+    cells = lazy.select(pl.len()).collect().item() * len(lazy.collect_schema())
+    if cells > max(FREE_CELLS, CELLS_PER_BYTE * path.stat().st_size):
+        raise ValueError(
+            f"{path}: expected at most {FREE_CELLS:,} cells or {CELLS_PER_BYTE} to a byte of the file, got {cells:,}"
+        )
+
+
+def _read_text(path: Path, header: str, separator: str | None, known: Sequence[str]) -> tuple[pl.DataFrame, bool]:
     import polars as pl
 
     separator, lines = _first_lines(path, separator)
     fields = lines[0]
-    named = _is_header(path, lines) if header == "auto" else header == "yes"
+    named = header == "yes"
+    if header == "auto":
+        named = (bool(known) and set(known) <= set(fields)) or _is_header(path, lines)
     if named and len(set(fields)) < len(fields):
         twice = next(name for name in fields if fields.count(name) > 1)
         bad_line(path, 1, "a different name for every column", f"{twice!r} twice")

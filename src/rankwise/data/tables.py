@@ -14,11 +14,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rankwise.checks import check_choice
-from rankwise.data.columns import find_column, read_numbers, refuse_cells, refuse_missing, strip_text
+from rankwise.data.columns import (
+    find_column,
+    loses_differences,
+    read_numbers,
+    refuse_cells,
+    refuse_missing,
+    strip_text,
+)
 from rankwise.data.files import LARGEST, Progress
 from rankwise.data.groups import find_group_file, query_ids_beside
 from rankwise.data.labels import read_known_labels, read_labels
-from rankwise.data.letor import is_letor, read_letor
+from rankwise.data.letor import is_letor, parse_letor
 from rankwise.data.parts import Part
 from rankwise.data.schema import DataNote, Labels
 from rankwise.data.table_files import RawTable, open_table
@@ -30,8 +37,6 @@ if TYPE_CHECKING:
 __all__ = ["Table", "TableSchema", "read_table"]
 
 MISSING = ("error", "median", "keep")
-# float32 holds 24 bits: a column whose rounding error exceeds this share of its spread is shifted before it is rounded.
-_ROUNDING = 1e-3
 
 Target = Literal["binary", "classes", "any"]
 
@@ -49,7 +54,8 @@ class TableSchema:
         missing: "error" refuses missing cells, "median" reads them as NaN, which the model replaces by the median of
             its training part, "keep" reads them as NaN.
         header: of text files, see `open_table`.
-        letor: whether the training data came as a LETOR file, whose features are called "1", "2", ...
+        letor: whether the training data came as a LETOR file, whose features are called "1", "2", ...; their label is
+            called "label", the query "qid".
         origins: of columns whose differences float32 could not hold (Unix times), a value that is subtracted first.
     """
 
@@ -87,21 +93,26 @@ class TableSchema:
 
         Columns are matched by name, in any order. Columns that the training table did not have are ignored with a
         `DataNote`; a missing one is an error that names all missing ones. A table without names must have the columns
-        of the training table in its order, with or without the label.
+        of the training table in its order, with or without the label. The column of the queries must be there if the
+        training table had one.
 
         Args:
-            source: see `open_table`; or a LETOR file.
+            source: see `open_table`; or a LETOR file, if the training data came as one. Features that it leaves out
+                are 0, those beyond the width of the training data are ignored with a `DataNote`.
             labels: "optional" reads a table without a label column, too.
             cache, on_progress: for LETOR files, see `read_letor`.
         """
         if isinstance(source, str | Path) and is_letor(source):
             return self._read_letor(Path(source), cache, on_progress)
-        raw = self._match(open_table(source, header=self.header))
+        raw = self._match(open_table(source, header=self.header, names=self.features if self.named else ()))
         label = self.label if self.label in raw.columns else None
         if label is None and labels == "required":
             raise ValueError(f"{raw.name}: expected the label column {self.label!r}, got none")
         targets = None if label is None else read_known_labels(raw.name, raw.frame, label, self.classes)
-        return Part(self._values(raw), targets, _query_ids(raw, self.query))
+        query_ids, query_names = _read_queries(raw, self.query)
+        if self.query is not None and query_ids is None:
+            raise ValueError(f"{raw.name}: expected the query column {self.query!r}, got none")
+        return Part(self._values(raw), targets, query_ids, query_names)
 
     def to_json(self) -> dict[str, Any]:
         """Return the schema as plain values."""
@@ -114,8 +125,10 @@ class TableSchema:
     @classmethod
     def from_saved(cls, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> TableSchema:
         """Return the schema that `to_json` describes."""
-        plain: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
-        return cls(**plain)
+        fields: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
+        }
+        return cls(**fields)
 
     def _match(self, raw: RawTable) -> RawTable:
         """Return the table with the names of the training table, all features present."""
@@ -167,16 +180,18 @@ class TableSchema:
     def _read_letor(self, path: Path, cache: str | Path | None, on_progress: Progress | None) -> Part:
         if not self.letor:
             raise ValueError(f"{path}: expected a table with the columns of the training data, got a LETOR file")
-        part = read_letor(path, cache=cache, on_progress=on_progress)
-        width, expected = part.features.shape[1], len(self.features)
-        if width > expected:
+        width = len(self.features)
+        origins = {int(name): origin for name, origin in self.origins.items()}
+        file = parse_letor(path, width=width, beyond="ignore", origins=origins, cache=cache, on_progress=on_progress)
+        if file.width > width:
             warnings.warn(
-                f"{path}: ignored features {expected + 1} to {width}, which the training data did not have",
+                f"{path}: ignored features {width + 1} to {file.width}, which the training data did not have",
                 DataNote,
                 stacklevel=4,
             )
-        features = torch.nn.functional.pad(part.features, (0, expected - width))
-        return Part(features, part.targets, part.query_ids)
+        if self.query is not None and file.part.query_ids is None:
+            raise ValueError(f"{path}: expected `qid:number` behind the grade in every line, got lines without")
+        return file.part
 
 
 class Table(NamedTuple):
@@ -237,14 +252,16 @@ def read_table(
         given = {"label": label != -1, "query": query, "drop": drop, "features": features, "positive": positive}
         if wrong := [name for name, value in given.items() if value]:
             raise ValueError(f"{wrong[0]}: expected nothing, as {source} is a LETOR file and has no named columns")
-        part = read_letor(source, features=width, cache=cache, on_progress=on_progress)
-        names = tuple(str(index + 1) for index in range(part.features.shape[1]))
-        return Table(part, TableSchema(names, "grade", "qid", (*names, "grade", "qid"), letor=True, missing=missing))
+        return _learn_letor(Path(source), missing, width, cache, on_progress)
     raw = open_table(source, header=header)
+    if width is not None:
+        raise ValueError(f"width: expected nothing, as {raw.name} is not a LETOR file, got {width}")
     columns = raw.columns
     label_name = find_column(raw.name, columns, "label", label)
     if query is None and not raw.named and "query_ids" in columns:
         query = "query_ids"
+    if query == label_name:
+        raise ValueError(f"label: expected another column than the query {query!r}, got the same; name it with label=")
     chosen = _choose_features(raw, label_name, query, drop, features)
     has_lists = query is not None or (raw.path is not None and find_group_file(raw.path) is not None)
     labels, classes = read_labels(
@@ -254,7 +271,30 @@ def read_table(
     schema = TableSchema(
         tuple(chosen), label_name, query, tuple(columns), classes, raw.named, missing, header, origins=origins
     )
-    return Table(Part(schema._values(raw), labels, _query_ids(raw, query)), schema)
+    return Table(Part(schema._values(raw), labels, *_read_queries(raw, query)), schema)
+
+
+def _learn_letor(
+    path: Path, missing: str, width: int | None, cache: str | Path | None, on_progress: Progress | None
+) -> Table:
+    file = parse_letor(path, width=width, cache=cache, on_progress=on_progress)
+    origins = file.origins
+    if origins:
+        # The origins are known at the end of the file only: read it once more with them, the first features freed.
+        width = file.part.features.shape[1]
+        del file
+        file = parse_letor(path, width=width, origins=origins, cache=cache)
+    names = tuple(str(index + 1) for index in range(file.part.features.shape[1]))
+    schema = TableSchema(
+        names,
+        "label",
+        None if file.part.query_ids is None else "qid",
+        (*names, "label", "qid"),
+        missing=missing,
+        letor=True,
+        origins={str(index): origin for index, origin in origins.items()},
+    )
+    return Table(file.part, schema)
 
 
 def _choose_features(
@@ -296,28 +336,29 @@ def _read_feature(raw: RawTable, name: str, missing: str) -> NDArray[np.float64]
 def _origin(column: NDArray[np.float64]) -> float | None:
     """Return a value to subtract from a column whose differences float32 cannot hold; None where it can."""
     known = column[~np.isnan(column)]
-    spread = float(known.std()) if len(known) else 0.0
-    error = float(np.abs(known - known.astype(np.float32)).max(initial=0.0))
-    return float(np.median(known)) if spread > 0.0 and error > _ROUNDING * spread else None
+    if not len(known):
+        return None
+    error = np.abs(known - known.astype(np.float32)).max()
+    return float(np.median(known)) if loses_differences(known.std(), error) else None
 
 
-def _query_ids(raw: RawTable, name: str | None) -> Tensor | None:
-    """Return the list of each row: whole numbers as they are, text as 0, 1, 2, ... in the order of appearance."""
-    query_ids: Tensor | None = None
+def _read_queries(raw: RawTable, name: str | None) -> tuple[Tensor | None, tuple[str, ...] | None]:
+    """Return the list of each row, and the names of the lists if they are text, see `Part`."""
+    query_ids, names = None, None
     if name is not None and name in raw.columns:
         refuse_missing(raw.name, raw.frame, name)
-        query_ids = _codes(raw.frame[name])
-    return query_ids if raw.path is None else query_ids_beside(raw.path, len(raw.frame), query_ids)
+        query_ids, names = _codes(raw.frame[name])
+    return query_ids if raw.path is None else query_ids_beside(raw.path, len(raw.frame), query_ids), names
 
 
-def _codes(column: pl.Series) -> Tensor:
+def _codes(column: pl.Series) -> tuple[Tensor, tuple[str, ...] | None]:
     import polars as pl
 
     if column.dtype.is_integer():
         numbers = column.cast(pl.Int64, strict=False)
         if numbers.null_count() == 0:
-            return torch.from_numpy(numbers.to_numpy().copy())
+            return torch.from_numpy(numbers.to_numpy().copy()), None
     text = strip_text(column.cast(pl.String))
     words = text.unique(maintain_order=True)
     codes = text.replace_strict(words, range(len(words)), return_dtype=pl.Int64)
-    return torch.from_numpy(codes.to_numpy().copy())
+    return torch.from_numpy(codes.to_numpy().copy()), tuple(words.to_list())

@@ -41,7 +41,7 @@ class PApLoss(ListLoss):
     avg bounds nothing but is below max: it can be 0 where half of the pairs are wrong, whatever the paper says. avg,
     avg+, max and ts* are convex in the scores; ramp and ts are not where n > k. Convex losses of a linear model tend to
     fall to weights of 0: start them from a cross-entropy solution, and choose the weights by a validation metric, not
-    by the loss (`rankwise.training.fit_linear` does both).
+    by the loss.
 
     Args:
         k: how many negatives, the k of the metric; None for all of the list.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,12 +18,8 @@ __all__ = [
     "SeenLists",
     "inspect_items",
     "some_classes",
-    "some_lists",
     "spread_over",
 ]
-
-# Rows of complete lists on which running estimates are compared with exact values.
-CHECKED_ROWS = 4096
 
 
 class SeenLists(NamedTuple):
@@ -106,8 +102,12 @@ def inspect_items(
     list_word: str,
     item_word: str,
     curve: str,
+    query_names: Sequence[str] | None = None,
 ) -> Inspection:
-    """Rows with a score each, in lists by `query_ids` (one list if None); items are called by their row."""
+    """Inspect rows with a score each, in lists by `query_ids` (one list if None); items are called by their row.
+
+    Lists are called by their id, or by `query_names[id]`.
+    """
     ids = torch.zeros(len(scores), dtype=torch.int64) if query_ids is None else query_ids
     # In the order of the ids, as the evaluation has them.
     _, number, counts = ids.unique(return_inverse=True, return_counts=True)
@@ -118,13 +118,17 @@ def inspect_items(
         rows = torch.nn.utils.rnn.pad_sequence(chosen, batch_first=True, padding_value=-1)
         return SeenLists(scores[rows], labels[rows], rows >= 0)
 
+    def list_name(number: int) -> str:
+        query = int(evaluation.query_ids[number])
+        return f"{list_word} {query if query_names is None else query_names[query]}"
+
     return Inspection(
         evaluation,
         list_word,
         item_word,
         curve,
         look,
-        list_name=lambda number: f"{list_word} {int(evaluation.query_ids[number])}",
+        list_name=list_name,
         item_name=lambda number, column: f"row {int(rows_of[number][column])}",
         scores=scores,
     )
@@ -140,13 +144,6 @@ def spread_over(count: int, wanted: int) -> Tensor:
     if count <= wanted:
         return torch.arange(count)
     return torch.linspace(0, count - 1, wanted, dtype=torch.float64).round().long()
-
-
-def some_lists(query_ids: Tensor) -> Tensor:
-    """The rows of some whole lists, evenly spread, a few thousand rows in all."""
-    ids, counts = query_ids.unique(return_counts=True)
-    wanted = max(1, CHECKED_ROWS // max(1, int(counts.double().mean())))
-    return torch.isin(query_ids, ids[spread_over(len(ids), wanted)]).nonzero().squeeze(1)
 
 
 def some_classes(labels: Tensor, rows: int) -> Tensor:

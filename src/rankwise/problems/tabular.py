@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
@@ -141,6 +142,8 @@ def read_tables(
         missing=data.missing,
         header=data.header,
     )
+    # All rows are one list: other tables need no queries, even if the training data have some.
+    schema = replace(schema, query=None)
     others = {name: schema.read(given[name]) for name in ("validation", "test") if name in given}
     return schema, Split(train, **others)
 

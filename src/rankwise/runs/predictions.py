@@ -20,11 +20,13 @@ class Predictions:
         outputs: scores (N,) or (N, C), or vectors (N, d).
         query_ids: (N,) the list of each row, if the source has lists.
         labels: (N,) if the source has labels.
+        query_names: names of the lists 0, 1, 2, ... if the source calls them by text.
     """
 
     outputs: Tensor
     query_ids: Tensor | None = None
     labels: Tensor | None = None
+    query_names: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.outputs)
@@ -34,6 +36,8 @@ class Predictions:
         columns: dict[str, list[Any]] = {"row": list(range(1, len(self) + 1))}
         if self.outputs.ndim == 1:
             columns |= score_columns(self.outputs, self.labels, self.query_ids)
+            if self.query_names is not None:
+                columns["query"] = [self.query_names[query] for query in columns["query"]]
             return columns
         columns |= {f"output {index + 1}": self.outputs[:, index].tolist() for index in range(self.outputs.shape[1])}
         return columns

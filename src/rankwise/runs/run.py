@@ -68,7 +68,8 @@ class Run:
         outputs = self.problem.predict(self.model, part)
         if not isinstance(outputs, Tensor):
             return outputs
-        return Predictions(outputs, getattr(part, "query_ids", None), getattr(part, "targets", None))
+        known = {name: getattr(part, name, None) for name in ("query_ids", "query_names")}
+        return Predictions(outputs, labels=getattr(part, "targets", None), **known)
 
     def evaluate(self, source: Any = None, metrics: Sequence[str] = (), *, bootstrap: int = 1000) -> Evaluation:
         """Return the metrics on a source with labels, or on the test part.

@@ -6,9 +6,7 @@ from rankwise.tasks.image_models import ImageModel
 from rankwise.tasks.image_retrieval import ImageRetrievalTask
 from rankwise.tasks.inspection import Box, Drawing, InspectableTask, Inspection, SeenLists
 from rankwise.tasks.longtail import LongTailTask
-from rankwise.tasks.ltr import LTRTask
 from rankwise.tasks.multilabel import MultilabelTask
-from rankwise.tasks.pap import PApTask
 from rankwise.tasks.proposal_loss import ProposalLoss
 from rankwise.tasks.recsys import RecsysTask
 from rankwise.tasks.retrieval import RetrievalTask
@@ -25,10 +23,8 @@ __all__ = [
     "ImageRetrievalTask",
     "InspectableTask",
     "Inspection",
-    "LTRTask",
     "LongTailTask",
     "MultilabelTask",
-    "PApTask",
     "ProposalLoss",
     "RecsysTask",
     "RetrievalTask",

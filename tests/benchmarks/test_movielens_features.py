@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from rankwise.data import cut_rated_films, read_rated_films
+from benchmarks.quality.ml100k.features import cut_rated_films, read_rated_films
 
 
 @pytest.fixture

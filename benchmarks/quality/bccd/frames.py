@@ -1,4 +1,4 @@
-"""A picture with frames in it as an SVG file that stands alone."""
+"""Draw a picture with frames in it as one SVG file."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ KEY = ((True, "right"), (False, "wrong"), (None, "missed"))
 
 
 def draw_frames(drawing: Drawing, *, width: int = 640) -> str:
-    """A picture as SVG, with a frame for each box: right ones in full lines, wrong ones dashed, missed ones dotted.
+    """Return a picture as SVG, with a frame for each box: solid if right, dashed if wrong, dotted if missed.
 
     Args:
-        drawing: the picture, for example one of `DetectionTask.draw`.
+        drawing: the picture with its boxes.
         width: in pixels.
     """
     height_pixels, width_pixels = drawing.picture.shape[1:]

@@ -1,4 +1,4 @@
-"""Linear scorers by the full-batch sub-gradient method, a grid of step sizes and penalties in one pass."""
+"""Fit linear scorers by the full-batch sub-gradient method, a grid of step sizes and penalties in one pass."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ PENALTIES = (0.001, 0.01, 0.1)
 
 @dataclass(frozen=True)
 class LinearRun:
-    """The weights that did best on validation.
+    """The weights with the best validation metric.
 
     Attributes:
         model: scores rows, (N, D) to (N,).
         rate, penalty: those of the chosen run.
-        step: after how many steps its weights were taken; 0 means that training did not improve on the start.
+        step: number of the step after which its weights were taken; 0 means that training did not improve on the start.
         value: the metric of these weights on the validation part.
-        steps: after which steps the weights were judged.
+        steps: numbers of the steps after which the weights were evaluated.
         curve: the metric of the chosen run at each of these steps.
-        taken: how many steps were taken in all, fewer than asked for if stopped early.
+        taken: number of steps taken in all, fewer than asked for if stopped early.
     """
 
     model: MLPScorer
@@ -63,22 +63,22 @@ def fit_linear(
 ) -> LinearRun:
     """Minimise mean loss over lists + penalty * |w|^2 by steps of length rate / sqrt(t + 1), all lists at a time.
 
-    Every pair of a rate and a penalty is one run; all runs are taken a step together. The weights returned are those
-    that did best on the validation part, over all runs and all steps at which they were judged: a convex surrogate of a
-    hard problem is often smallest at w = 0, so choosing by the loss would return nothing. The penalty acts as
+    Every pair of a rate and a penalty is one run; all runs take a step together. The weights returned are the best on
+    the validation part over all runs and all steps at which they were evaluated: a convex surrogate of a hard problem
+    is often smallest at w = 0, so choosing by the loss would return nothing. The penalty acts as
     w / (1 + 2 rate penalty) after each step, which is stable however large it is; the bias is free.
 
     Args:
         train: features (N, D), labels, and the list of each row in `query_ids` (all rows are one list without).
         validation: the same, for choices.
-        loss: any list loss without memory, `PApLoss(k=8)`; its mean over the lists that count is minimised.
+        loss: any list loss without state, `PApLoss(k=8)`; its mean over the lists that count is minimised.
         metric: by name, "pap@8"; higher is better.
-        steps: how many steps.
+        steps: number of steps.
         rates: step lengths, penalties: of the squared weights; 0 is none.
         start: "cross-entropy" first fits cross entropy with the same steps, rates, penalties and metric; "zeros" starts
             from nothing; or an earlier run.
-        eval_every: judge the weights before the first step, after every so many steps and after the last.
-        patience: stop when no run has improved for so many judgements; None never does.
+        eval_every: evaluate the weights before the first step, after every so many steps and after the last.
+        patience: stop when no run has improved for so many evaluations; None never does.
         on_step: called after every step with its number and the mean loss over the runs.
 
     Example:
@@ -115,20 +115,20 @@ def fit_linear(
 def _descend(
     runs: _Runs, steps: int, eval_every: int, patience: int | None, on_step: Callable[[int, float], None] | None
 ) -> None:
-    runs.judge(0)
+    runs.evaluate(0)
     idle = 0
     for step in range(1, steps + 1):
         value = runs.step(step)
         if on_step is not None:
             on_step(step, value)
         if step % eval_every == 0 or step == steps:
-            idle = 0 if runs.judge(step) else idle + 1
+            idle = 0 if runs.evaluate(step) else idle + 1
             if patience is not None and idle >= patience:
                 break
 
 
 class _Runs:
-    """The weights of all runs, one row each, and the best each has had."""
+    """The weights of all runs, one row each, and the best of each so far."""
 
     def __init__(
         self,
@@ -169,15 +169,15 @@ class _Runs:
         return float(each.detach().mean())
 
     @torch.no_grad()
-    def judge(self, step: int) -> bool:
-        """Measure all runs on the validation part and keep what is best; whether any has improved."""
+    def evaluate(self, step: int) -> bool:
+        """Evaluate all runs on the validation part, keep the best weights, and return whether any run improved."""
         values, _ = measure_lists(self.validation.score(self.weights), [self.metric])
-        found = values[self.metric.name].view(len(self.weights), -1).nanmean(1)
-        better = found > self.kept_value
-        self.kept[better], self.kept_value[better] = self.weights[better].detach(), found[better]
+        means = values[self.metric.name].view(len(self.weights), -1).nanmean(1)
+        better = means > self.kept_value
+        self.kept[better], self.kept_value[better] = self.weights[better].detach(), means[better]
         self.kept_step[better] = step
         self.steps.append(step)
-        self.curves.append(found)
+        self.curves.append(means)
         return bool(better.any())
 
     def best(self) -> LinearRun:
@@ -189,13 +189,13 @@ class _Runs:
         with torch.no_grad():
             layer.weight[0], layer.bias[0] = self.kept[chosen, :-1], self.kept[chosen, -1]
         rate, penalty = self.grid[chosen]
-        curve = [float(found[chosen]) for found in self.curves]
+        curve = [float(means[chosen]) for means in self.curves]
         step, value = int(self.kept_step[chosen]), float(self.kept_value[chosen])
         return LinearRun(model, rate, penalty, step, value, self.steps, curve, self.taken)
 
 
 class _Columns:
-    """A part packed into lists once, `count` times over; its scores then come from one product per block."""
+    """A part packed into lists once, repeated `count` times; its scores then come from one product per block."""
 
     def __init__(self, part: Part, count: int) -> None:
         packed = pack(torch.zeros(len(part)), part.labels, query_ids=part.query_ids, sample_ids=torch.arange(len(part)))
@@ -218,7 +218,7 @@ class _Columns:
             )
 
     def score(self, weights: Tensor) -> PackedLists:
-        """The lists scored by each row of weights: those of the first row, then those of the second, ..."""
+        """Return the lists scored by each row of weights: those of the first row, then those of the second, ..."""
         blocks = []
         for features, block in zip(self.features, self.blocks, strict=True):
             scores = (weights @ features).view(block.mask.shape)

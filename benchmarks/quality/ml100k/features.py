@@ -11,8 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rankwise.data.interactions import read_interactions
-from rankwise.data.parts import Part, Split
+from rankwise.data import Part, Split, read_interactions
 
 __all__ = ["RatedFilms", "cut_rated_films", "read_rated_films"]
 
@@ -69,7 +68,7 @@ def read_rated_films(folder: Path, *, rank: int = 30) -> RatedFilms:
     return RatedFilms(torch.as_tensor(features).float(), torch.as_tensor(labels), torch.as_tensor(users[~early]))
 
 
-def cut_rated_films(films: RatedFilms, seed: int) -> Split:
+def cut_rated_films(films: RatedFilms, seed: int) -> Split[Part]:
     """Cut each user's ratings at random: 60 % to learn from, 20 % for choices, 20 % for the final figure.
 
     Features are shifted and scaled to mean 0 and deviation 1 over the part to learn from.
@@ -89,17 +88,17 @@ def cut_rated_films(films: RatedFilms, seed: int) -> Split:
     order = torch.argsort(films.users + chance)
     users = films.users[order]
     begin, end = torch.searchsorted(users, users), torch.searchsorted(users, users, right=True)
-    place = torch.empty(len(order), dtype=torch.float64)
-    place[order] = (torch.arange(len(order)).double() - begin + 0.5) / (end - begin)
-    learn = place < 0.6
+    quantile = torch.empty(len(order), dtype=torch.float64)
+    quantile[order] = (torch.arange(len(order)).double() - begin + 0.5) / (end - begin)
+    learn = quantile < 0.6
     mean, deviation = films.features[learn].mean(0), films.features[learn].std(0).clamp_min(1e-6)
     features = (films.features - mean) / deviation
-    parts = (learn, (place >= 0.6) & (place < 0.8), place >= 0.8)
+    parts = (learn, (quantile >= 0.6) & (quantile < 0.8), quantile >= 0.8)
     return Split(*(Part(features[rows], films.labels[rows], films.users[rows]) for rows in parts))
 
 
 def _factorise(matrix: NDArray[np.float64], rank: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    from sklearn.decomposition import NMF  # an extra: only those who ask for this data need it
+    from sklearn.decomposition import NMF
     from sklearn.exceptions import ConvergenceWarning
 
     model = NMF(rank, init="nndsvda", max_iter=1000, tol=1e-6, random_state=0)

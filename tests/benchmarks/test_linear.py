@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import nn
 
+from benchmarks.quality.linear import fit_linear
 from rankwise.data import Part
 from rankwise.losses import CrossEntropyLoss, PApLoss
 from rankwise.losses.rivals import HingePartialAUCLoss
 from rankwise.metrics import evaluate
-from rankwise.training import fit_linear
 
 
 def make_part(seed, users=12, length=25, noise=1.0):

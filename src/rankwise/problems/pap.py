@@ -1,0 +1,125 @@
+"""Lists of which the first k are shown: each user's liked items above the best of the others (pAp@k)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+from rankwise.data import Batch, Part, Split, TableSchema
+from rankwise.metrics import evaluate
+from rankwise.models import MLPScorer, fit_scaling, scaled
+from rankwise.problems.batches import batches_of, predict_all
+from rankwise.problems.inspection import Inspection, inspect_items
+from rankwise.problems.problem import LossChoice, Problem, Sources, batch_size
+from rankwise.problems.queries import QueryOptions, cut_lists, list_ids, probe_lists, read_lists
+from rankwise.problems.tabular import MLPOptions
+from rankwise.samplers import ClassBatchSampler
+from rankwise.training import Outputs
+from rankwise.training.options import Count, Options
+
+__all__ = ["Bipartite"]
+
+
+class UserBatches(Options):
+    """Number of `users` in a batch (64, or all if there are fewer), with all or with at most so many `items` of
+    each."""
+
+    users: Count | None = None
+    items: Annotated[int, Field(ge=2)] | None = None
+
+
+class Bipartite(Problem[TableSchema, Part]):
+    """Rank the items of every user, the liked ones (label 1) first; the user of a row is its query.
+
+    A loss that takes `k` gets that of the metric, unless its options say otherwise.
+
+    Example:
+        >>> import torch
+        >>> part = Part(torch.rand(40, 3), torch.arange(40) % 2, torch.arange(40) // 10)
+        >>> problem = Bipartite(k=3, batches={"users": 2, "items": 8})
+        >>> problem.metric, problem.build_loss(TableSchema.of(part), part, steps=1).k
+        ('pap@3', 3)
+        >>> len(next(iter(problem.train_loader(part, seed=0))).labels)
+        16
+    """
+
+    kind: ClassVar[str] = "pap"
+    summary: ClassVar[str] = "items of users, liked or not: the liked ones among the first k"
+    outputs: ClassVar[Literal["scores", "vectors", "boxes"]] = "scores"
+    schema_type: ClassVar[type[Any]] = TableSchema
+
+    k: Count = 8
+    data: QueryOptions = QueryOptions()
+    model: MLPOptions = MLPOptions(hidden=())
+    loss: LossChoice = LossChoice.of("pap")
+    batches: UserBatches = UserBatches()
+    metrics: tuple[str, ...] = ()
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """Return pAp@k, by which choices are made, and the other metrics."""
+        return (f"pap@{self.k}", *self.metrics)
+
+    def read(self, sources: Sources) -> tuple[TableSchema, Split[Part]]:
+        return read_lists(self.data, sources)
+
+    def cut(self, split: Split[Part], seed: int) -> Split[Part]:
+        return cut_lists(self.data, split, seed)
+
+    def build_model(self, schema: TableSchema) -> nn.Module:
+        width = len(schema.features)
+        scorer = MLPScorer(width, hidden=self.model.hidden)
+        return scaled(scorer, width, self.model.scaling, fill_missing=schema.missing == "median")
+
+    def fit_model(self, model: nn.Module, train: Part) -> None:
+        fit_scaling(model, train.features)
+
+    def build_loss(self, schema: TableSchema, train: Part, *, steps: int) -> nn.Module:
+        defaults = {"k": self.k} if self.loss.takes("k") else {}
+        loss: nn.Module = self.loss.create(**defaults)
+        return loss
+
+    def train_loader(self, train: Part, seed: int) -> DataLoader[Batch]:
+        users, lengths = list_ids(train).unique(return_counts=True)
+        sampler = ClassBatchSampler(
+            list_ids(train),
+            classes=batch_size("batches.users", self.batches.users, 64, len(users), "users to train on"),
+            samples_per_class=int(lengths.max()) if self.batches.items is None else self.batches.items,
+            short_classes="take",
+            seed=seed,
+        )
+        return batches_of(train, sampler)
+
+    def training_step(
+        self, model: nn.Module, loss: nn.Module, batch: Batch, *, previous: Outputs | None = None
+    ) -> Tensor:
+        before = None if previous is None else previous(batch.features)
+        value: Tensor = loss(model(batch.features), batch.labels, query_ids=batch.query_ids, previous_scores=before)
+        return value
+
+    def predict(self, model: nn.Module, part: Part) -> Tensor:
+        """Return the scores (N,) of the rows of a part."""
+        return predict_all(model, part.features)
+
+    def inspect(
+        self, model: nn.Module, part: Part, *, bootstrap: int = 0, calibration: Mapping[str, Any] | None = None
+    ) -> Inspection:
+        scores = self.predict(model, part)
+        result = evaluate(scores, part.labels, self.measured, query_ids=list_ids(part), bootstrap=bootstrap)
+        return inspect_items(
+            result,
+            scores,
+            part.labels,
+            part.query_ids,
+            list_word="user",
+            item_word="item",
+            curve="position",
+            query_names=part.query_names,
+        )
+
+    def probe_batch(self, train: Part) -> Batch:
+        return probe_lists(train)
