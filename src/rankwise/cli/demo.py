@@ -12,7 +12,7 @@ from rankwise.cli.extras import require
 from rankwise.cli.machine import record
 
 if TYPE_CHECKING:
-    from rankwise.training import Outcome
+    from rankwise.problems.trials import Outcome
 
 __all__ = ["show_demo"]
 

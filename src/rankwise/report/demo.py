@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from rankwise.problems.demo import DemoResult
+from rankwise.problems.trials import Outcome, Summary, summarise
 from rankwise.report.content import Report, Section, Table
 from rankwise.report.figures import compare_figure, precision_recall_figure, progress_figure
 from rankwise.report.plots import Look
 from rankwise.report.versions import versions
-from rankwise.training import Outcome, Summary, summarise
 
 __all__ = ["LOOKS", "demo_report", "demo_sentences", "eights_table", "retrieval_table"]
 

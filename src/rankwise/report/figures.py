@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from rankwise.problems.trials import Outcome
 from rankwise.report.content import Axis, Figure, Panel, Series
 from rankwise.report.curves import mean_precision_curve
 from rankwise.report.plots import Look, axis, curve, log_axis, plain, shares_axis
-from rankwise.training import Outcome
 
 __all__ = ["compare_figure", "precision_recall_figure", "progress_figure"]
 
