@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import polars
@@ -11,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from rankwise.cli import main
-from rankwise.recipes.run import open_run
+from rankwise.runs import load_run
 from workers.pictures import write_folder
 
 pytest.importorskip("torchvision")
@@ -47,8 +48,9 @@ def folder(trained, monkeypatch):
 @pytest.mark.parametrize("name", ["v.npz", "v.parquet"])
 def test_vectors_of_other_images_with_labels_and_files(folder, name):
     assert main(["embed", "run", "--data", "other", "--out", name]) == 0
-    run = open_run(folder / "run", data=folder / "other")
-    expected = run.task.embed(run.model, "test").numpy()
+    run = load_run(folder / "run")
+    part = run.schema.read(folder / "other")
+    expected = run.problem.predict(run.model, part).numpy()
     if name == "v.npz":
         found = dict(np.load(name).items())
         np.testing.assert_array_equal(found["vectors"], expected)
@@ -56,15 +58,52 @@ def test_vectors_of_other_images_with_labels_and_files(folder, name):
         table = polars.read_parquet(name)
         found = {"labels": table["label"].to_numpy(), "class": table["class"], "path": table["path"]}
         np.testing.assert_array_equal(table["vector"].to_numpy(), expected)
-    np.testing.assert_array_equal(found["labels"], run.task.data.test.labels.numpy())
+    np.testing.assert_array_equal(found["labels"], part.labels.numpy())
     assert len(expected) == 15
     for file, name in zip(found["path"], found["class"], strict=True):
         assert name in str(file).split("/")
 
 
+@pytest.mark.parametrize("name", ["u.npz", "u.parquet"])
+def test_images_without_classes_get_the_same_vectors_and_no_labels(folder, name):
+    assert main(["embed", "run", "--data", "other", "--out", "labelled.npz"]) == 0
+    (folder / "flat").mkdir(exist_ok=True)
+    for file in (folder / "other").rglob("*.png"):
+        shutil.copy(file, folder / "flat" / file.name)
+    assert main(["embed", "run", "--data", "flat", "--out", name]) == 0
+    labelled = np.load("labelled.npz")
+    if name == "u.npz":
+        found = dict(np.load(name).items())
+    else:
+        table = polars.read_parquet(name)
+        found = {"vectors": table["vector"].to_numpy(), **{key: table[key] for key in table.columns[1:]}}
+    assert sorted(found) == ["path", "vectors"]
+    names = [[str(path).rpartition("/")[2] for path in each["path"]] for each in (labelled, found)]
+    assert names[0] == names[1]
+    np.testing.assert_allclose(found["vectors"], labelled["vectors"], rtol=0, atol=1e-6)
+
+
+def test_rows_without_classes_get_vectors(folder):
+    random = np.random.default_rng(0)
+    rows = random.normal(size=(60, 3)) + np.repeat(3 * random.normal(size=(6, 3)), 10, axis=0)
+    lines = [",".join(f"{x:.4f}" for x in row) for row in rows]
+    labelled = [f"{line},kind {number // 10}" for number, line in enumerate(lines)]
+    (folder / "rows.csv").write_text("\n".join(["a,b,c,kind", *labelled]) + "\n")
+    (folder / "new.csv").write_text("\n".join(["a,b,c", *lines]) + "\n")
+    recipe = {"task": "retrieval", "data": {"train": "rows.csv"}, "model": {"dimensions": 4}, "budget": {"steps": 3}}
+    (folder / "rows.yaml").write_text(json.dumps(recipe))
+    assert main(["train", "rows.yaml", "--out", "rows"]) == 0
+    for data in ("rows", "new"):
+        assert main(["embed", "rows", "--data", f"{data}.csv", "--out", f"{data}.npz"]) == 0
+    with_labels, without = np.load("rows.npz"), np.load("new.npz")
+    assert without.files == ["vectors"]
+    assert with_labels["labels"].tolist() == np.repeat(np.arange(6), 10).tolist()
+    np.testing.assert_array_equal(without["vectors"], with_labels["vectors"])
+
+
 def test_weights_are_those_of_the_best_checkpoint(folder):
     assert main(["embed", "run", "--weights", "w.safetensors"]) == 0
-    own = open_run(folder / "run").model.state_dict()
+    own = load_run(folder / "run").model.state_dict()
     saved = load_file("w.safetensors")
     assert own.keys() == saved.keys()
     assert all(torch.equal(own[name], saved[name]) for name in own)

@@ -1,4 +1,4 @@
-"""Losses of pytorch-metric-learning at home here: the same values, a memory that is saved, trained in the same task."""
+"""Losses of pytorch-metric-learning at home here: the same values, a memory that is saved, trained in the same problem."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ import pytest
 import torch
 from pytorch_metric_learning import losses as peers
 
-from rankwise.data import load_digit_retrieval
+from rankwise.data import TableSchema
 from rankwise.losses import LOSSES, create_loss
 from rankwise.losses.rivals.metric_learning import LateMemoryPairs
-from rankwise.tasks import RetrievalTask, TabularTask
-from rankwise.training import adamw, fit
+from rankwise.problems import Tabular
+from workers.fitting import DIGITS, digits, fit_with
 
 OVER_EMBEDDINGS = [record.name for record in LOSSES if record.inputs == "embeddings"]
-DIGITS = load_digit_retrieval(seed=0)
 
 
 def batches(count, rows=10):
@@ -136,16 +135,15 @@ def test_half_precision_in_and_out(name):
 
 
 @pytest.mark.parametrize("name", OVER_EMBEDDINGS)
-def test_trains_in_the_retrieval_task(name):
-    task = RetrievalTask(DIGITS, loss=name)
-    run = fit(task, steps=60, optimiser=adamw(3e-3), eval_every=60)
+def test_trains_in_the_retrieval_problem(name):
+    run = fit_with(digits(name), DIGITS, steps=60, every=60, schedule={"name": "constant"})
     before, after = run.history.curve("map")
     assert after > before + 0.1
 
 
 def test_a_table_is_not_for_losses_over_embeddings():
     with pytest.raises(ValueError, match="loss: expected one over scores, got 'triplet', which is over embeddings"):
-        TabularTask(DIGITS, loss="triplet").build_loss()
+        Tabular(loss="triplet").build_loss(TableSchema.of(DIGITS.train), DIGITS.train, steps=1)
 
 
 @pytest.mark.parametrize(

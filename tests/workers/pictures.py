@@ -1,11 +1,11 @@
-"""Small made-up images whose class can be seen: a bright square at a place of its own, in noise."""
+"""Small made-up images whose class can be seen: a bright square at a position of its own, in noise."""
 
 from __future__ import annotations
 
 import numpy as np
 import torch
 
-from rankwise.data import ArrayImages, ImagePart, ImageSplit
+from rankwise.data import ArrayImages, ImagePart, Split
 
 
 def make_pictures(classes=9, each=8, size=16, channels=1, seed=0):
@@ -27,7 +27,7 @@ def make_part(**options):
 
 
 def make_split(**options):
-    return ImageSplit(*(make_part(**{**options, "seed": seed}) for seed in range(3)))
+    return Split(*(make_part(**{**options, "seed": seed}) for seed in range(3)))
 
 
 def write_folder(folder, **options):

@@ -15,17 +15,16 @@ from rankwise.data.detection import (
 )
 from rankwise.data.digits import load_digit_retrieval, load_eights
 from rankwise.data.histories import active_users, histories, hold_out, join_interactions, number_together
-from rankwise.data.image_files import ImageOptions, ImageSet, container, read_images
+from rankwise.data.image_files import ImageSet, container, read_images
 from rankwise.data.image_sources import ArrayImages, EncodedImages, ImageSource
 from rankwise.data.images import (
     AugmentedImages,
     ImagePart,
-    ImageSplit,
+    ImageSchema,
     cut_classes,
     cut_images,
     imbalanced,
     labelled_like,
-    listed_parts,
 )
 from rankwise.data.interactions import (
     Interactions,
@@ -61,11 +60,10 @@ __all__ = [
     "DetectionSplit",
     "EncodedImages",
     "Finding",
-    "ImageOptions",
     "ImagePart",
+    "ImageSchema",
     "ImageSet",
     "ImageSource",
-    "ImageSplit",
     "InteractionSplit",
     "Interactions",
     "MultiLabel",
@@ -96,7 +94,6 @@ __all__ = [
     "join_interactions",
     "labelled_like",
     "leave_one_out",
-    "listed_parts",
     "load_digit_retrieval",
     "load_eights",
     "number_together",

@@ -1,4 +1,4 @@
-"""Reading labelled images: a folder of folders, such a folder in a tar file, a CSV list, or arrays in an npz file."""
+"""Images from files and from memory, with the names of their classes where they have any."""
 
 from __future__ import annotations
 
@@ -6,41 +6,29 @@ import csv
 import io
 import lzma
 import tarfile
+import warnings
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from rankwise.data.arrays import read_arrays
 from rankwise.data.files import bad_line, check_expanded, read_text
-from rankwise.data.image_sources import ArrayImages, EncodedImages, ImageSource
+from rankwise.data.image_sources import ArrayImages, EncodedImages, ImageSource, to_bytes
+from rankwise.data.schema import DataNote, Labels
 
-__all__ = ["ImageOptions", "ImageSet", "container", "read_images"]
+__all__ = ["PARTS", "ImageSet", "container", "read_images"]
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 TARS = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2")
 PARTS = ("train", "validation", "test", "gallery")
-
-
-@dataclass(frozen=True)
-class ImageOptions:
-    """How images are prepared.
-
-    Attributes:
-        channels: 3 for colour, 1 for grey.
-        resize: the length of the shorter side in pixels; None leaves images as they are.
-        invert: swap light and dark, for dark strokes on white paper.
-        cache: keep decoded images in memory (arrays always are).
-    """
-
-    channels: int = 3
-    resize: int | None = None
-    invert: bool = False
-    cache: bool = False
+IMAGES_AT_ONCE = 512
 
 
 @dataclass(frozen=True)
@@ -49,61 +37,167 @@ class ImageSet:
 
     Attributes:
         source: the images.
-        labels: (N,) classes 0 .. C-1; classes: what they are called.
-        parts: of each image the part it belongs to ("train", "validation", "test" or "gallery"), if the file says so.
+        labels: (N,) classes 0 .. C-1; None if the images have none.
+        classes: names of the classes.
+        parts: the part of each image ("train", "validation", "test" or "gallery"), if the source names it.
+        name: of the source in errors.
     """
 
     source: ImageSource
-    labels: Tensor
+    labels: Tensor | None
     classes: tuple[str, ...]
     parts: tuple[str, ...] | None = None
+    name: str = "images"
 
 
-def read_images(path: str | Path, options: ImageOptions | None = None) -> ImageSet:
-    """Read labelled images; only arrays are read at once, files are decoded when an image is asked for.
+class _Files(NamedTuple):
+    """Encoded images: path or content and name of each, the class of each and its part where they are known."""
+
+    files: list[tuple[Path | bytes, str]]
+    words: list[str] | None = None
+    parts: list[str] | None = None
+
+
+def read_images(
+    source: Any,
+    *,
+    labels: Labels = "required",
+    channels: int = 3,
+    resize: int | None = None,
+    invert: bool = False,
+    cache: bool = False,
+) -> ImageSet:
+    """Read images; arrays are read at once, files are decoded when an image is asked for.
 
     Args:
-        path: a folder with one folder of images per class; a tar file of such a folder (plain, gz, xz, bz2), or a
+        source: a folder with one folder of images per class; a tar file of such a folder (plain, gz, xz, bz2), or a
             folder in it (`images.tar.xz/train`); a CSV file with the columns path, label and, if wanted, split (paths
-            from the folder of the list); or an npz file with the arrays `images` (N, H, W) or (N, H, W, C), uint8 or
-            bool, and `labels` (N,).
-        options: see `ImageOptions`.
+            from the folder of the list); an npz file with the arrays `images` (N, H, W) or (N, H, W, C) and `labels`
+            (N,), or a tuple of two such arrays. Pixels have 8 or 16 bits, or are floating point numbers from 0 to 1, or
+            booleans.
+        labels: "optional" reads images without classes, too: a folder or a tar file of images alone, one image file, a
+            sequence of files, a list without labels, an array.
+        channels: 3 for colour, 1 for grey.
+        resize: length of the shorter side in pixels; None leaves images as they are.
+        invert: swap light and dark, for dark strokes on white paper.
+        cache: keep decoded images in memory; arrays always are.
 
     Example:
         >>> import tempfile
         >>> file = Path(tempfile.mkdtemp()) / "tiny.npz"
         >>> np.savez(file, images=np.zeros((6, 8, 8), dtype=bool), labels=np.array([3, 3, 5, 5, 9, 9]))
-        >>> found = read_images(file, ImageOptions(channels=1))
-        >>> found.classes, found.labels.tolist(), found.source.image(0).shape
+        >>> images = read_images(file, channels=1)
+        >>> images.classes, images.labels.tolist(), images.source.image(0).shape
         (('3', '5', '9'), [0, 0, 1, 1, 2, 2], torch.Size([1, 8, 8]))
     """
-    path, options = Path(path), options or ImageOptions()
+    arrays = _arrays_of(source)
+    if arrays is not None:
+        name = str(source) if isinstance(source, str | Path) else "arrays"
+        pixels, found = _check_arrays(name, arrays, labels)
+        images = ArrayImages.prepared(pixels, channels=channels, resize=resize, invert=invert)
+        if found is None:
+            return ImageSet(images, None, (), name=name)
+        names, numbers = np.unique(found, return_inverse=True)
+        targets = torch.from_numpy(numbers.reshape(-1).astype(np.int64))
+        return ImageSet(images, targets, tuple(map(str, names.tolist())), name=name)
+    if isinstance(source, str | Path):
+        name, listed = str(source), _read_files(Path(source), labels)
+    else:
+        name, listed = "files", _read_sequence(source, labels)
+    encoded = EncodedImages(
+        [content for content, _ in listed.files],
+        [file for _, file in listed.files],
+        channels=channels,
+        resize=resize,
+        invert=invert,
+        cache=cache,
+    )
+    parts = None if listed.parts is None else tuple(listed.parts)
+    if listed.words is None:
+        return ImageSet(encoded, None, (), parts, name)
+    classes = sorted(set(listed.words), key=_numbers_first if _is_list(name) else str)
+    number = {word: index for index, word in enumerate(classes)}
+    return ImageSet(encoded, torch.tensor([number[word] for word in listed.words]), tuple(classes), parts, name)
+
+
+def container(path: Path) -> Path:
+    """Return the file that is read: the path itself, or the tar file that a path leads into."""
+    return next((above for above in path.parents if above.name.lower().endswith(TARS) and above.is_file()), path)
+
+
+def _arrays_of(source: Any) -> dict[str, NDArray[Any]] | None:
+    """Return the arrays of an npz file or from memory; None for any other source."""
+    if isinstance(source, str | Path):
+        path = Path(source)
+        return read_arrays(path) if path.suffix.lower() == ".npz" and path.is_file() else None
+    given = source if isinstance(source, tuple) else (source,)
+    if not 1 <= len(given) <= 2 or not all(hasattr(each, "__array__") for each in given):
+        return None
+    return dict(zip(("images", "labels"), map(np.asarray, given), strict=False))
+
+
+def _check_arrays(name: str, arrays: dict[str, NDArray[Any]], wanted: Labels) -> tuple[Tensor, NDArray[Any] | None]:
+    """Return images (N, C, H, W) uint8 and their labels."""
+    for key in ("images", "labels")[: 2 if wanted == "required" else 1]:
+        if key not in arrays:
+            raise ValueError(f"{name}: expected an array {key!r}, got {', '.join(arrays) or 'none'}")
+    images, labels = arrays["images"], arrays.get("labels")
+    leading = 1 if labels is None else labels.ndim
+    shape = images.shape[leading:]
+    if labels is not None and (images.shape[:leading] != labels.shape or not labels.size):
+        raise ValueError(f"{name}: expected one label per image, got images {images.shape} and labels {labels.shape}")
+    if not images.size or not (len(shape) == 2 or (len(shape) == 3 and shape[2] in (1, 3))):
+        raise ValueError(f"{name}: expected images (N, H, W) or (N, H, W, 3), got {images.dtype} {images.shape}")
+    flat = images.reshape(-1, *shape)
+    pixels = np.empty(flat.shape, dtype=np.uint8)
+    for start in range(0, len(flat), IMAGES_AT_ONCE):
+        pixels[start : start + IMAGES_AT_ONCE] = to_bytes(name, flat[start : start + IMAGES_AT_ONCE])
+    tensor = torch.from_numpy(pixels)
+    return tensor[:, None] if len(shape) == 2 else tensor.permute(0, 3, 1, 2), labels
+
+
+def _read_files(path: Path, labels: Labels) -> _Files:
     where = container(path)
     if not where.exists():
         raise FileNotFoundError(f"{path}: no such file or folder")
     if where.is_dir():
-        return _read_folder(path, options)
+        return _read_folder(path, labels)
     if where.name.lower().endswith(TARS):
-        return _read_tar(where, PurePosixPath(*path.parts[len(where.parts) :]), options)
-    if where.suffix.lower() == ".npz":
-        return _read_arrays(where, options)
-    if where.suffix.lower() in (".csv", ".tsv"):
-        return _read_list(where, options)
+        return _read_tar(where, PurePosixPath(*path.parts[len(where.parts) :]), labels)
+    if _is_list(where.name):
+        return _read_list(where, labels)
+    if _is_image(where.name):
+        return _read_sequence([where], labels)
     raise ValueError(f"{path}: expected a folder, a tar file, a CSV list or an npz file of images")
 
 
-def container(path: Path) -> Path:
-    """The file that is read: the path itself, or the tar file that a path leads into."""
-    return next((above for above in path.parents if above.name.lower().endswith(TARS) and above.is_file()), path)
+def _read_sequence(source: Any, labels: Labels) -> _Files:
+    if not isinstance(source, Sequence) or not source or not all(isinstance(each, str | Path) for each in source):
+        raise TypeError(
+            "source: expected a path, a sequence of image files, an array of images or a tuple of arrays (images, "
+            f"labels), got {type(source).__name__}"
+        )
+    paths = [Path(each) for each in source]
+    if labels == "required":
+        raise ValueError(f"{paths[0]}: expected images with classes, got image files alone")
+    for path in paths:
+        if not path.is_file():
+            raise FileNotFoundError(f"{path}: no such file")
+    return _Files([(path, str(path)) for path in paths])
 
 
-def _read_folder(path: Path, options: ImageOptions) -> ImageSet:
-    folders = sorted(entry for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith("."))
-    found = {folder.name: sorted(file for file in folder.rglob("*") if _is_image(file.name)) for folder in folders}
-    return _of_classes(path, {name: [(file, str(file)) for file in files] for name, files in found.items()}, options)
+def _read_folder(path: Path, labels: Labels) -> _Files:
+    entries = sorted(entry for entry in path.iterdir() if not entry.name.startswith("."))
+    loose = [(entry, str(entry)) for entry in entries if entry.is_file() and _is_image(entry.name)]
+    by_class: dict[str, list[tuple[Path | bytes, str]]] = {
+        folder.name: [(file, str(file)) for file in sorted(folder.rglob("*")) if _is_image(file.name)]
+        for folder in entries
+        if folder.is_dir()
+    }
+    return _by_class(path, by_class, list(loose), labels)
 
 
-def _read_tar(path: Path, inside: PurePosixPath, options: ImageOptions) -> ImageSet:
+def _read_tar(path: Path, inside: PurePosixPath, labels: Labels) -> _Files:
     contents: dict[PurePosixPath, bytes] = {}
     size = 0
     try:
@@ -125,87 +219,69 @@ def _read_tar(path: Path, inside: PurePosixPath, options: ImageOptions) -> Image
     ):
         inside /= tops.pop()
         contents = {PurePosixPath(*name.parts[1:]): content for name, content in contents.items()}
-    found: dict[str, list[tuple[Path | bytes, str]]] = {}
+    by_class: dict[str, list[tuple[Path | bytes, str]]] = {}
+    loose: list[tuple[Path | bytes, str]] = []
     for name in sorted(contents):
-        if len(name.parts) > 1:
-            found.setdefault(name.parts[0], []).append((contents[name], str(path / inside / name)))
-    return _of_classes(path / inside, dict(sorted(found.items())), options)
+        files = by_class.setdefault(name.parts[0], []) if len(name.parts) > 1 else loose
+        files.append((contents[name], str(path / inside / name)))
+    return _by_class(path / inside, by_class, loose, labels)
 
 
-def _of_classes(path: Path, found: dict[str, list[tuple[Path | bytes, str]]], options: ImageOptions) -> ImageSet:
-    if not found:
+def _by_class(
+    path: Path,
+    by_class: dict[str, list[tuple[Path | bytes, str]]],
+    loose: list[tuple[Path | bytes, str]],
+    labels: Labels,
+) -> _Files:
+    """Return the images in folders of their classes; if there are none, those in no folder."""
+    if labels == "optional":
+        by_class = {name: files for name, files in by_class.items() if files}
+        if not by_class and not loose:
+            raise ValueError(f"{path}: expected images ({', '.join(ENDINGS[:3])}, ...), got none")
+        if not by_class:
+            return _Files(loose)
+    if not by_class:
         raise ValueError(f"{path}: expected one folder of images per class, got no folders")
-    empty = [name for name, files in found.items() if not files]
-    if empty:
+    if empty := [name for name, files in by_class.items() if not files]:
         raise ValueError(
             f"{path}: expected images ({', '.join(ENDINGS[:3])}, ...) in the folder of every class, got none in "
             f"{empty[0]!r}" + (f" and {len(empty) - 1} more" if len(empty) > 1 else "")
         )
-    labels = [number for number, files in enumerate(found.values()) for _ in files]
-    files = [file for files in found.values() for file in files]
-    return ImageSet(_encoded(files, options), torch.tensor(labels), tuple(found))
+    if loose:
+        said = f"{path}: ignored {len(loose)} images beside the folders of the classes"
+        warnings.warn(said, DataNote, stacklevel=2)
+    words = [name for name, files in by_class.items() for _ in files]
+    return _Files([file for files in by_class.values() for file in files], words)
 
 
-def _read_list(path: Path, options: ImageOptions) -> ImageSet:
+def _read_list(path: Path, labels: Labels) -> _Files:
     reader = csv.DictReader(io.StringIO(read_text(path)), delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
     columns = [name.strip() for name in reader.fieldnames or ()]
     reader.fieldnames = columns
-    for wanted in ("path", "label"):
+    for wanted in ("path", "label")[: 2 if labels == "required" else 1]:
         if wanted not in columns:
             raise ValueError(f"{path}: expected a column {wanted!r}, got {', '.join(columns) or 'none'}")
     files: list[tuple[Path | bytes, str]] = []
-    names, parts = [], []
+    words, parts = [], []
     for row in reader:
         given, label, part = (str(row.get(key) or "").strip() for key in ("path", "label", "split"))
         file = path.parent / given
-        if not given or not label:
-            bad_line(path, reader.line_num, "a path and a label", "an empty one")
+        if not given or ("label" in columns and not label):
+            bad_line(path, reader.line_num, "a path and a label" if "label" in columns else "a path", "an empty one")
         if not file.is_file():
             bad_line(path, reader.line_num, "the path of an image", f"{given!r}, which is no file")
         if "split" in columns and part not in PARTS:
             bad_line(path, reader.line_num, f"one of {', '.join(PARTS)} as split", repr(part))
         files.append((file, str(file)))
-        names.append(label)
+        words.append(label)
         parts.append(part)
     if not files:
         raise ValueError(f"{path}: expected images, got a list without rows")
-    classes = sorted(set(names), key=_numbers_first)
-    number = {name: place for place, name in enumerate(classes)}
-    labels = torch.tensor([number[name] for name in names])
-    return ImageSet(_encoded(files, options), labels, tuple(classes), tuple(parts) if "split" in columns else None)
+    return _Files(files, words if "label" in columns else None, parts if "split" in columns else None)
 
 
-def _read_arrays(path: Path, options: ImageOptions) -> ImageSet:
-    arrays = read_arrays(path)
-    missing = [name for name in ("images", "labels") if name not in arrays]
-    if missing:
-        raise ValueError(f"{path}: expected an array {missing[0]!r}, got {', '.join(arrays) or 'none'}")
-    images, labels = arrays["images"], arrays["labels"]
-    if images.dtype == np.bool_:
-        images = images.astype(np.uint8) * np.uint8(255)
-    shape = images.shape[labels.ndim :]
-    if images.shape[: labels.ndim] != labels.shape or not labels.size:
-        raise ValueError(f"{path}: expected one label per image, got images {images.shape} and labels {labels.shape}")
-    if images.dtype != np.uint8 or not (len(shape) == 2 or (len(shape) == 3 and shape[2] in (1, 3))):
-        raise ValueError(
-            f"{path}: expected images (N, H, W) or (N, H, W, 3) of uint8 or bool, got {images.dtype} {images.shape}"
-        )
-    pixels = torch.from_numpy(images.reshape(-1, *shape))
-    pixels = pixels[:, None] if len(shape) == 2 else pixels.permute(0, 3, 1, 2)
-    names, numbers = np.unique(labels, return_inverse=True)
-    source = ArrayImages.prepared(pixels, channels=options.channels, resize=options.resize, invert=options.invert)
-    return ImageSet(source, torch.from_numpy(numbers.reshape(-1).astype(np.int64)), tuple(map(str, names.tolist())))
-
-
-def _encoded(files: Sequence[tuple[Path | bytes, str]], options: ImageOptions) -> EncodedImages:
-    return EncodedImages(
-        [content for content, _ in files],
-        [name for _, name in files],
-        channels=options.channels,
-        resize=options.resize,
-        invert=options.invert,
-        cache=options.cache,
-    )
+def _is_list(name: str) -> bool:
+    return name.lower().endswith((".csv", ".tsv"))
 
 
 def _is_image(name: str) -> bool:

@@ -1,25 +1,28 @@
-"""Where images come from: arrays in memory, or encoded files that are decoded when asked for."""
+"""Images by number: arrays in memory, or encoded files that are decoded when asked for."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import interpolate
 
 from rankwise.checks import check_choice
 from rankwise.data.extras import need
 
-__all__ = ["ArrayImages", "EncodedImages", "ImageSource", "centre", "shrink"]
+__all__ = ["ArrayImages", "EncodedImages", "ImageSource", "centre", "shrink", "to_bytes"]
 
 COLOURS = {1: "L", 3: "RGB"}
 # The weights of red, green and blue in a grey picture (ITU-R 601), as Pillow has them.
 GREY = (0.299, 0.587, 0.114)
+# Formats whose 16-bit images Pillow may open as 32-bit ones.
+SIXTEEN_BITS = ("PNG", "PPM")
 IMAGES_AT_ONCE = 512
 
 
@@ -27,13 +30,13 @@ class ImageSource(Protocol):
     """Images by number."""
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of images."""
 
     def image(self, index: int) -> Tensor:
-        """One image, uint8 (C, H, W)."""
+        """Return one image, uint8 (C, H, W)."""
 
     def name(self, index: int) -> str | None:
-        """The name of its file, if it has one."""
+        """Return the name of its file, if it has one."""
 
 
 class ArrayImages:
@@ -54,7 +57,7 @@ class ArrayImages:
 
     @classmethod
     def prepared(cls, images: Tensor, *, channels: int, resize: int | None, invert: bool) -> ArrayImages:
-        """The images with so many channels, the shorter side `resize` pixels long, light and dark swapped if asked."""
+        """Return images with so many channels, the shorter side `resize` pixels long, inverted if asked."""
         done = []
         for block in images.split(IMAGES_AT_ONCE):
             block = _with_channels(block, channels)
@@ -74,6 +77,8 @@ class ArrayImages:
 
 class EncodedImages:
     """Images in files (JPEG, PNG, whatever Pillow reads), decoded when asked for.
+
+    Grey images of 16 bits and of floating point numbers from 0 to 1 keep their range, see `to_bytes`.
 
     Args:
         contents: of each image its file, or the bytes of the file.
@@ -115,23 +120,59 @@ class EncodedImages:
     def _decode(self, index: int) -> Tensor:
         from PIL import Image, ImageOps
 
-        content = self.contents[index]
+        content, name = self.contents[index], self.names[index]
         try:
             with Image.open(io.BytesIO(content) if isinstance(content, bytes) else content) as opened:
-                upright = ImageOps.exif_transpose(opened).convert(COLOURS[self.channels])
+                file_format, upright = opened.format, ImageOps.exif_transpose(opened)
+                wide = upright.mode == "F" or upright.mode.startswith("I")
+                if not wide:
+                    upright = upright.convert(COLOURS[self.channels])
         except FileNotFoundError:
-            raise FileNotFoundError(f"{self.names[index]}: no such file") from None
+            raise FileNotFoundError(f"{name}: no such file") from None
         except (OSError, ValueError, SyntaxError, MemoryError, Image.DecompressionBombError) as problem:
             said = " ".join(str(problem).split()) or type(problem).__name__
-            raise ValueError(f"{self.names[index]}: expected an image that can be read ({said})") from None
+            raise ValueError(f"{name}: expected an image that can be read ({said})") from None
+        if wide:  # Pillow would cut such values off at 255
+            values = np.array(upright)
+            if upright.mode == "I" and file_format in SIXTEEN_BITS:
+                values = values.astype(np.uint16)
+            upright = Image.fromarray(to_bytes(name, values)).convert(COLOURS[self.channels])
         pixels = torch.from_numpy(np.array(upright))
         image = pixels[None] if pixels.dim() == 2 else pixels.permute(2, 0, 1)
         image = image if self.resize is None else shrink(image[None], self.resize)[0]
         return 255 - image if self.invert else image.contiguous()
 
 
+def to_bytes(name: str, pixels: NDArray[Any]) -> NDArray[np.uint8]:
+    """Return pixels as uint8: 16-bit numbers divided by 257, floating point numbers from 0 to 1 times 255, booleans as
+    0 and 255; refuse all others.
+
+    Args:
+        name: of the image in errors.
+        pixels: of any shape.
+
+    Example:
+        >>> to_bytes("image", np.array([0, 257, 65535], dtype=np.uint16)).tolist()
+        [0, 1, 255]
+    """
+    kind, width = pixels.dtype.kind, pixels.dtype.itemsize
+    if kind == "u" and width == 1:
+        return pixels
+    if kind == "b":
+        return pixels.astype(np.uint8) * np.uint8(255)
+    if kind == "u" and width == 2:
+        return ((pixels.astype(np.uint32) + 128) // 257).astype(np.uint8)
+    low, high = (pixels.min(), pixels.max()) if pixels.size and kind in "iuf" else (np.nan, np.nan)
+    if kind == "f" and low >= 0 and high <= 1:
+        return np.rint(pixels * 255.0).astype(np.uint8)
+    raise ValueError(
+        f"{name}: expected pixels of 8 or 16 bits, booleans, or floating point numbers from 0 to 1, got {pixels.dtype}"
+        + (f" from {low:g} to {high:g}" if kind in "iuf" else "")
+    )
+
+
 def shrink(images: Tensor, side: int) -> Tensor:
-    """uint8 images (N, C, H, W) with the shorter side `side` pixels long, smoothly."""
+    """Resize uint8 images (N, C, H, W) smoothly, so that the shorter side is `side` pixels long."""
     height, width = images.shape[2:]
     short = min(height, width)
     if short == side:
@@ -142,7 +183,7 @@ def shrink(images: Tensor, side: int) -> Tensor:
 
 
 def centre(image: Tensor, size: int) -> Tensor:
-    """The middle of an image (..., H, W): `size` by `size` pixels, both sides at least that long."""
+    """Return the middle `size` by `size` pixels of an image (..., H, W), both sides of which are at least that long."""
     top, left = ((length - size) // 2 for length in image.shape[-2:])
     return image[..., top : top + size, left : left + size]
 

@@ -1,9 +1,10 @@
-"""Labelled images as parts of a data set: for learning, for choices, for the final figure."""
+"""Images as parts of a data set, and the schema that is learned from one and reads all others."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,20 +13,22 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from rankwise.checks import check_choice, check_count
-from rankwise.data.image_files import PARTS, ImageSet
+from rankwise.data.image_files import PARTS, ImageSet, read_images
 from rankwise.data.image_sources import ImageSource, centre
-from rankwise.data.parts import Batch
+from rankwise.data.parts import Batch, require_labels
+from rankwise.data.schema import DataNote, Labels
 
 __all__ = [
     "AugmentedImages",
     "ImagePart",
-    "ImageSplit",
+    "ImageSchema",
     "cut_classes",
     "cut_images",
     "imbalanced",
     "labelled_like",
-    "listed_parts",
 ]
+
+UNKNOWN_CLASSES = ("number", "error")
 
 
 @dataclass(frozen=True)
@@ -34,10 +37,11 @@ class ImagePart(Dataset[Batch]):
 
     Attributes:
         source: images, of which this part holds some.
-        rows: (N,) which ones.
-        labels: (N,) their classes 0 .. C-1.
-        classes: what the classes are called.
+        rows: (N,) their indices in the source.
+        targets: (N,) classes 0 .. C-1; None if the images have none.
+        classes: names of the classes.
         size: the images' middle `size` by `size` pixels are taken; None takes all, if they are of one size.
+        gallery: images among which those of this part are to be found; None lets them find each other.
 
     Example:
         >>> from rankwise.data import ArrayImages
@@ -49,25 +53,30 @@ class ImagePart(Dataset[Batch]):
 
     source: ImageSource
     rows: Tensor
-    labels: Tensor
-    classes: tuple[str, ...]
+    targets: Tensor | None
+    classes: tuple[str, ...] = ()
     size: int | None = None
+    gallery: ImagePart | None = None
 
     @classmethod
     def of(cls, images: ImageSet, size: int | None = None) -> ImagePart:
-        """All images of a set."""
-        return cls(images.source, torch.arange(len(images.labels)), images.labels, images.classes, size)
+        """Return all images of a set."""
+        return cls(images.source, torch.arange(len(images.source)), images.labels, images.classes, size)
 
     def __post_init__(self) -> None:
-        if self.rows.shape != self.labels.shape or self.labels.dim() != 1:
-            raise ValueError(
-                f"labels: expected one for each of the {len(self.rows)} images, got {tuple(self.labels.shape)}"
-            )
+        if self.rows.dim() != 1 or (self.targets is not None and self.targets.shape != self.rows.shape):
+            shape = tuple((self.rows if self.targets is None else self.targets).shape)
+            raise ValueError(f"labels: expected one for each of the {len(self.rows)} images, got {shape}")
         if self.size is not None:
             check_count("size", self.size)
 
+    @property
+    def labels(self) -> Tensor:
+        """Return the classes (N,); raise an error if the images have none."""
+        return require_labels(self.targets)
+
     def __len__(self) -> int:
-        return len(self.labels)
+        return len(self.rows)
 
     def __getitem__(self, index: int) -> Batch:
         return self.__getitems__([index])
@@ -76,27 +85,34 @@ class ImagePart(Dataset[Batch]):
         return self.batch(indices, self._middle)
 
     def batch(self, indices: Sequence[int], view: Callable[[Tensor], Tensor]) -> Batch:
-        """Some images, seen through `view` (uint8 (C, H, W) to uint8 of one size), as numbers from 0 to 1."""
-        places = torch.as_tensor(indices)
-        images = [view(self.source.image(row)) for row in self.rows[places].tolist()]
+        """Return some images, seen through `view` (uint8 (C, H, W) to uint8 of one size), and their classes."""
+        chosen = torch.as_tensor(indices)
+        return Batch(self._numbers(chosen, view), self.labels[chosen], chosen, None)
+
+    def pixels(self, indices: Sequence[int]) -> Tensor:
+        """Return some images as a model takes them, with or without classes: (B, C, H, W) from 0 to 1."""
+        return self._numbers(torch.as_tensor(indices), self._middle)
+
+    def name(self, index: int) -> str:
+        """Return the name of an image: its class, and its file or its number."""
+        row = int(self.rows[index])
+        file = self.source.name(row) or f"image {row}"
+        return file if self.targets is None else f"class {self.classes[int(self.targets[index])]}, {file}"
+
+    def picture(self, index: int) -> Tensor:
+        """Return an image as it is judged, uint8 (C, H, W)."""
+        return self._middle(self.source.image(int(self.rows[index])))
+
+    def take(self, indices: Tensor) -> ImagePart:
+        """Return the part that holds these images only, in this order."""
+        return replace(self, rows=self.rows[indices], targets=None if self.targets is None else self.targets[indices])
+
+    def _numbers(self, indices: Tensor, view: Callable[[Tensor], Tensor]) -> Tensor:
+        images = [view(self.source.image(row)) for row in self.rows[indices].tolist()]
         shapes = {tuple(image.shape) for image in images}
         if len(shapes) > 1:
             raise ValueError(f"size: expected one size for all images, got None and {' and '.join(map(str, shapes))}")
-        return Batch(torch.stack(images).float().div_(255), self.labels[places], places, None)
-
-    def name(self, place: int) -> str:
-        """What an image is called: its class, and its file or its number."""
-        row = int(self.rows[place])
-        file = self.source.name(row)
-        return f"class {self.classes[int(self.labels[place])]}, {file or f'image {row}'}"
-
-    def picture(self, place: int) -> Tensor:
-        """An image as it is judged, uint8 (C, H, W)."""
-        return self._middle(self.source.image(int(self.rows[place])))
-
-    def take(self, places: Tensor) -> ImagePart:
-        """The part that holds these images only, in this order."""
-        return replace(self, rows=self.rows[places], labels=self.labels[places])
+        return torch.stack(images).float().div_(255)
 
     def _middle(self, image: Tensor) -> Tensor:
         if self.size is None:
@@ -109,27 +125,139 @@ class ImagePart(Dataset[Batch]):
         return centre(image, self.size)
 
 
+@dataclass(frozen=True)
+class ImageSchema:
+    """The form of images, and the classes of those to learn from.
+
+    Classes are matched by name. A source may lack some of them. Those that training did not have are numbered after the
+    known ones, or refused, as `unknown_classes` says; where labels are optional, images with refused classes are read
+    without labels, with a `DataNote`.
+
+    Attributes:
+        classes: names of the classes 0 .. C-1.
+        size: height and width of the images that the model takes: their middle.
+        channels: 3 for colour, 1 for grey.
+        resize: length of the shorter side before the middle is taken; None leaves images as they are.
+        invert: swap light and dark.
+        unknown_classes: "number" or "error".
+    """
+
+    classes: tuple[str, ...]
+    size: int
+    channels: int = 3
+    resize: int | None = None
+    invert: bool = False
+    unknown_classes: str = "number"
+
+    def __post_init__(self) -> None:
+        check_count("size", self.size)
+        if self.resize is not None:
+            check_count("resize", self.resize, least=self.size)
+        check_choice("channels", str(self.channels), ("1", "3"))
+        check_choice("unknown_classes", self.unknown_classes, UNKNOWN_CLASSES)
+        if not isinstance(self.invert, bool):
+            raise ValueError(f"invert: expected True or False, got {self.invert!r}")
+        if not all(isinstance(name, str) for name in self.classes) or len(set(self.classes)) < len(self.classes):
+            raise ValueError("classes: expected different names, got others")
+
+    @classmethod
+    def of(cls, part: ImagePart) -> ImageSchema:
+        """Return the schema of images in memory, which are square.
+
+        Example:
+            >>> from rankwise.data import ArrayImages
+            >>> source = ArrayImages(torch.zeros(2, 1, 9, 9, dtype=torch.uint8))
+            >>> ImageSchema.of(ImagePart(source, torch.arange(2), torch.tensor([0, 1]), ("a", "b"))).shape
+            (1, 9, 9)
+        """
+        channels, height, width = part.picture(0).shape
+        if height != width:
+            raise ValueError(f"size: expected square images, got {height} x {width}; give the part a size")
+        return cls(part.classes, height, channels)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Return the shape (C, H, W) of the images that the model takes."""
+        return self.channels, self.size, self.size
+
+    def read(self, source: Any, *, labels: Labels = "required", part: str = "test", cache: bool = False) -> ImagePart:
+        """Read other images.
+
+        Args:
+            source: see `read_images`. Of a list with a column `split` the rows of `part` are read, with the gallery for
+                "test"; all rows if there are none of `part`.
+            labels: "optional" reads images without classes, too.
+            part: "train", "validation", "test" or "gallery".
+            cache: keep decoded images in memory.
+        """
+        images = read_images(
+            source, labels=labels, channels=self.channels, resize=self.resize, invert=self.invert, cache=cache
+        )
+        parts = self.parts(images, labels=labels)
+        chosen = parts.get(part, parts["all"])
+        return replace(chosen, gallery=parts.get("gallery")) if part == "test" else chosen
+
+    def parts(self, images: ImageSet, *, labels: Labels = "required") -> dict[str, ImagePart]:
+        """Return images as parts: "all", and those that their list names."""
+        whole = ImagePart.of(self._numbered(images, labels), self.size)
+        if images.parts is None:
+            return {"all": whole}
+        which = np.array(images.parts)
+        named = (name for name in PARTS if name in images.parts)
+        return {"all": whole, **{name: whole.take(torch.from_numpy(np.flatnonzero(which == name))) for name in named}}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the schema as plain values."""
+        return asdict(self)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return what is too large for JSON: nothing."""
+        return {}
+
+    @classmethod
+    def from_saved(cls, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> ImageSchema:
+        """Return the schema that `to_json` describes."""
+        return cls(**{**values, "classes": tuple(values["classes"])})
+
+    def _numbered(self, images: ImageSet, labels: Labels) -> ImageSet:
+        """Return images with the numbers that the schema gives their classes."""
+        if images.labels is None:
+            return images
+        known = set(self.classes)
+        unknown = [name for name in images.classes if name not in known]
+        if unknown and self.unknown_classes == "error":
+            shown = ", ".join(map(repr, unknown[:5])) + (f" and {len(unknown) - 5} more" if len(unknown) > 5 else "")
+            if labels == "required":
+                raise ValueError(f"{images.name}: expected classes of the training images, got {shown} besides")
+            said = f"{images.name}: read without labels, because of classes that training did not have: {shown}"
+            warnings.warn(said, DataNote, stacklevel=4)
+            return replace(images, labels=None, classes=())
+        number = {name: index for index, name in enumerate((*self.classes, *unknown))}
+        numbers = torch.tensor([number[name] for name in images.classes])
+        return replace(images, labels=numbers[images.labels], classes=tuple(number))
+
+
 class ViewedPart(Protocol):
     """Images that can be seen in different ways."""
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of images."""
 
     def batch(self, indices: Sequence[int], view: Callable[..., Any], /) -> Batch:
-        """Some images, seen through `view`."""
+        """Return some images, seen through `view`."""
 
 
 class AugmentedImages(Dataset[Batch]):
-    """Images seen each time a little differently.
+    """Images under a random view, drawn anew in every epoch.
 
-    What is drawn depends on `seed`, the epoch and the batch alone: neither on how many worker processes read ahead, nor
-    on whether the training was stopped and taken up again. Torch's random state is left as it is.
+    The draws depend on `seed`, the epoch and the batch alone: neither on the number of worker processes, nor on whether
+    the training was stopped and resumed. Torch's random state is left as it is.
 
     Args:
         part: the images, an `ImagePart` or a `DetectionPart`.
-        view: draws from torch's random state; what the part's `batch` sees its images through.
+        view: passed to the part's `batch`; draws from torch's random state.
         seed: a whole number of at least 0.
-        epoch: tells which epoch is under way.
+        epoch: returns the number of the present epoch.
     """
 
     def __init__(self, part: ViewedPart, view: Callable[..., Any], *, seed: int, epoch: Callable[[], int]) -> None:
@@ -148,25 +276,6 @@ class AugmentedImages(Dataset[Batch]):
             return self.part.batch(indices, self.view)
 
 
-@dataclass(frozen=True)
-class ImageSplit:
-    """Three disjoint parts: `train` to learn from, `validation` for choices, `test` for the final figure.
-
-    `gallery` holds the images among which those of `test` are to be found; None lets them find each other.
-    """
-
-    train: ImagePart
-    validation: ImagePart
-    test: ImagePart
-    gallery: ImagePart | None = None
-
-    def part(self, name: str) -> ImagePart:
-        """The part called "train", "validation" or "test"."""
-        parts = {"train": self.train, "validation": self.validation, "test": self.test}
-        check_choice("part", name, parts)
-        return parts[name]
-
-
 def cut_classes(part: ImagePart, shares: Sequence[float], *, seed: int, held_out: str = "random") -> list[ImagePart]:
     """Cut into parts of whole classes: a class of one part is unknown in the others, as in retrieval.
 
@@ -174,8 +283,8 @@ def cut_classes(part: ImagePart, shares: Sequence[float], *, seed: int, held_out
         part: the images.
         shares: of the classes that go to each of the parts after the first; the first gets the others.
         seed: decides which classes go where.
-        held_out: "random" classes, or the "last" ones: where classes stand in groups (letters by alphabet), whole
-            groups are then held out.
+        held_out: "random" classes, or the "last" ones: where neighbouring classes form groups (letters of an
+            alphabet), whole groups are then held out.
 
     Example:
         >>> from rankwise.data import ArrayImages
@@ -203,10 +312,10 @@ def cut_images(part: ImagePart, shares: Sequence[float], *, seed: int) -> list[I
     generator = torch.Generator().manual_seed(seed)
     pieces: list[list[Tensor]] = [[] for _ in range(len(shares) + 1)]
     for label in part.labels.unique().tolist():
-        places = (part.labels == label).nonzero().squeeze(1)
-        places = places[torch.randperm(len(places), generator=generator)]
-        sizes = _sizes(len(places), shares, f"images of class {part.classes[label]!r}")
-        for piece, some in zip(pieces, places.split(sizes), strict=True):
+        indices = (part.labels == label).nonzero().squeeze(1)
+        indices = indices[torch.randperm(len(indices), generator=generator)]
+        sizes = _sizes(len(indices), shares, f"images of class {part.classes[label]!r}")
+        for piece, some in zip(pieces, indices.split(sizes), strict=True):
             piece.append(some)
     return [part.take(torch.cat(piece).sort().values) for piece in pieces]
 
@@ -233,15 +342,15 @@ def imbalanced(part: ImagePart, ratio: float, *, seed: int) -> ImagePart:
     generator = torch.Generator().manual_seed(seed)
     labels, counts = part.labels.unique(return_counts=True)
     kept = []
-    for place, label in enumerate(labels.tolist()):
-        wanted = max(1, round(int(counts.min()) * ratio ** (-place / max(1, len(labels) - 1))))
-        places = (part.labels == label).nonzero().squeeze(1)
-        kept.append(places[torch.randperm(len(places), generator=generator)[:wanted]])
+    for index, label in enumerate(labels.tolist()):
+        wanted = max(1, round(int(counts.min()) * ratio ** (-index / max(1, len(labels) - 1))))
+        indices = (part.labels == label).nonzero().squeeze(1)
+        kept.append(indices[torch.randperm(len(indices), generator=generator)[:wanted]])
     return part.take(torch.cat(kept).sort().values)
 
 
 def labelled_like(part: ImagePart, classes: Sequence[str]) -> ImagePart:
-    """The same images with the numbers that `classes` have; what is not among them comes after.
+    """Return the same images with the numbers of `classes`; other classes are numbered after them.
 
     Example:
         >>> from rankwise.data import ArrayImages
@@ -250,15 +359,9 @@ def labelled_like(part: ImagePart, classes: Sequence[str]) -> ImagePart:
         >>> labelled_like(part, ("cat", "dog")).labels
         tensor([2, 0, 1])
     """
-    known = (*classes, *(name for name in part.classes if name not in set(classes)))
-    number = {name: place for place, name in enumerate(known)}
-    return replace(part, labels=torch.tensor([number[name] for name in part.classes])[part.labels], classes=known)
-
-
-def listed_parts(part: ImagePart, parts: Sequence[str]) -> dict[str, ImagePart]:
-    """The parts that a list of images names."""
-    which = np.array(parts)
-    return {name: part.take(torch.from_numpy(np.flatnonzero(which == name))) for name in PARTS if name in parts}
+    number = {name: index for index, name in enumerate(dict.fromkeys((*classes, *part.classes)))}
+    numbers = torch.tensor([number[name] for name in part.classes])
+    return replace(part, targets=numbers[part.labels], classes=tuple(number))
 
 
 def _sizes(count: int, shares: Sequence[float], what: str) -> list[int]:

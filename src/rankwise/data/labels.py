@@ -68,8 +68,13 @@ def read_labels(
     return torch.from_numpy(codes.to_numpy().copy()), tuple(words)
 
 
-def read_known_labels(path: Path | str, frame: pl.DataFrame, name: str, classes: tuple[str, ...] | None) -> Tensor:
-    """Return the labels (N,) with the meaning they have in the training table: its `classes`, None for numbers."""
+def read_known_labels(
+    path: Path | str, frame: pl.DataFrame, name: str, classes: tuple[str, ...] | None, *, unknown: str = "error"
+) -> Tensor:
+    """Return the labels (N,) with the meaning they have in the training table: its `classes`, None for numbers.
+
+    Other classes are refused; with `unknown="number"` they are numbered after the known ones, in alphabetical order.
+    """
     import polars as pl
 
     text = _words(path, frame, name)
@@ -84,7 +89,9 @@ def read_known_labels(path: Path | str, frame: pl.DataFrame, name: str, classes:
     if len(classes) == 2 and classes[0] == f"not {classes[1]}":
         return _is(text, classes[1])
     strange = ~text.is_in(classes)
-    if strange.any():
+    if unknown == "number":
+        classes = (*classes, *text.filter(strange).unique().sort())
+    elif strange.any():
         words = ", ".join(classes[:5])
         refuse_cells(path, frame, name, strange.to_numpy(), f"labels of the training data ({words})", "others")
     codes = text.replace_strict(classes, range(len(classes)), return_dtype=pl.Int64)

@@ -57,6 +57,8 @@ class TableSchema:
         letor: whether the training data came as a LETOR file, whose features are called "1", "2", ...; their label is
             called "label", the query "qid".
         origins: of columns whose differences float32 could not hold (Unix times), a value that is subtracted first.
+        unknown_classes: "error" refuses named classes that the training table did not have, "number" numbers them after
+            the known ones.
     """
 
     features: tuple[str, ...]
@@ -69,6 +71,7 @@ class TableSchema:
     header: str = "auto"
     letor: bool = False
     origins: Mapping[str, float] = field(default_factory=dict)
+    unknown_classes: str = "error"
 
     @classmethod
     def of(cls, part: Part) -> TableSchema:
@@ -108,7 +111,9 @@ class TableSchema:
         label = self.label if self.label in raw.columns else None
         if label is None and labels == "required":
             raise ValueError(f"{raw.name}: expected the label column {self.label!r}, got none")
-        targets = None if label is None else read_known_labels(raw.name, raw.frame, label, self.classes)
+        targets: Tensor | None = None
+        if label is not None:
+            targets = read_known_labels(raw.name, raw.frame, label, self.classes, unknown=self.unknown_classes)
         query_ids, query_names = _read_queries(raw, self.query)
         if self.query is not None and query_ids is None:
             raise ValueError(f"{raw.name}: expected the query column {self.query!r}, got none")
@@ -231,7 +236,8 @@ def read_table(
             file may give the sizes of the lists; without those all rows are one list.
         drop: names of columns to leave out.
         positive: name of the positive class; all others are negative.
-        target: "binary" refuses labels of more than two kinds, unless `positive` is given.
+        target: "binary" refuses labels of more than two kinds, unless `positive` is given; with "classes" other tables
+            may hold classes that this one does not.
         missing: "error" refuses cells that are empty, `NA`, `?` or `nan` by line; "median" and "keep" read them as NaN,
             see `TableSchema`. Missing labels and query ids are always refused.
         header: of text files, see `open_table`.
@@ -269,7 +275,16 @@ def read_table(
     )
     origins = {name: origin for name in chosen if (origin := _origin(_read_feature(raw, name, missing))) is not None}
     schema = TableSchema(
-        tuple(chosen), label_name, query, tuple(columns), classes, raw.named, missing, header, origins=origins
+        tuple(chosen),
+        label_name,
+        query,
+        tuple(columns),
+        classes,
+        raw.named,
+        missing,
+        header,
+        origins=origins,
+        unknown_classes="number" if target == "classes" else "error",
     )
     return Table(Part(schema._values(raw), labels, *_read_queries(raw, query)), schema)
 

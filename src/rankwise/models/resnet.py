@@ -30,7 +30,7 @@ class ResNetEmbedder(nn.Module):
         weights: "imagenet" (downloaded by torchvision and kept), a file with a state dict of torchvision's ResNet of
             this depth, or None to start at random. The last layer always starts at random.
         frozen_batch_norm: keep statistics and scales of batch normalisation as the weights have them, as is usual for
-            retrieval.
+            retrieval; without weights they are to be loaded later.
         stem: "large" for pictures of 100 pixels and more; "small" sees every pixel of pictures like CIFAR's (3 x 3, no
             pooling); published weights fit the large one.
         mixup: `FeatureMixup` before each of the last two stages while training: a batch of B leaves as one of 4B, see
@@ -61,8 +61,6 @@ class ResNetEmbedder(nn.Module):
         check_choice("stem", stem, ("large", "small"))
         if depth not in DEPTHS:
             raise ValueError(f"depth: expected 18 or 50, got {depth!r}")
-        if frozen_batch_norm and weights is None:
-            raise ValueError("frozen_batch_norm: expected weights to keep, got None")
         if stem == "small" and weights is not None:
             raise ValueError('stem: expected "large" with given weights, got "small"')
         vision = torchvision_for("ResNet")
@@ -73,8 +71,9 @@ class ResNetEmbedder(nn.Module):
         if stem == "small":
             self.body.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
             self.body.maxpool = nn.Identity()
+        self.depth = depth
         if weights is not None:
-            load_weights(self.body, depth, weights)
+            self.load(weights)
         self.last = nn.Linear(width, outputs)
         self.mix = FeatureMixup() if mixup else None
         self.normalise = normalise
@@ -83,8 +82,12 @@ class ResNetEmbedder(nn.Module):
 
     @property
     def mixes(self) -> bool:
-        """Whether training should go through `mixed`."""
+        """Return whether training should go through `mixed`."""
         return self.mix is not None
+
+    def load(self, weights: str | Path) -> None:
+        """Load "imagenet" or a file of weights, all but the last layer."""
+        load_weights(self.body, self.depth, weights)
 
     def forward(self, images: Tensor) -> Tensor:
         """Images (N, 3, H, W) of numbers from 0 to 1 to vectors (N, d)."""

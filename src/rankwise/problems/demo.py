@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from torch import nn
 
@@ -67,9 +66,9 @@ def plan_demo(*, seeds: int = 5, quick: bool = False) -> DemoPlan:
     direct = Contender("SOPRC", _eights("soprc"), load_eights, STEPS)
     eights = (plain, balanced, direct) if quick else (plain, _longer(plain), balanced, _longer(balanced), direct)
     retrieval = (
-        Contender("raw pixels", _RawPixels(**_RETRIEVAL), load_digit_retrieval, 0),
-        Contender("cross entropy features", Retrieval(loss="classifier", **_RETRIEVAL), load_digit_retrieval, STEPS),
-        Contender("SOPRC", Retrieval(loss="soprc", **_RETRIEVAL), load_digit_retrieval, STEPS),
+        Contender("raw pixels", _digits(_RawPixels, "soprc"), load_digit_retrieval, 0),
+        Contender("cross entropy features", _digits(Retrieval, "classifier"), load_digit_retrieval, STEPS),
+        Contender("SOPRC", _digits(Retrieval, "soprc"), load_digit_retrieval, STEPS),
     )
     rates = (0.003, 0.03) if quick else (0.001, 0.003, 0.01, 0.03, 0.1)
     return DemoPlan(eights, retrieval, tuple(range(seeds)), rates)
@@ -101,14 +100,6 @@ def _longer(contender: Contender) -> Contender:
     return replace(contender, name=f"{contender.name} {LONGER}x", steps=LONGER * STEPS)
 
 
-_MODEL = {"hidden": (64,), "scaling": "none"}
-_RETRIEVAL: dict[str, Any] = {
-    "model": {**_MODEL, "dimensions": 32},
-    "batches": {"classes": 10, "samples_per_class": 6},
-    "metrics": ("map", "recall@1"),
-}
-
-
 class _RawPixels(Retrieval):
     """Retrieval by the features as they are."""
 
@@ -116,5 +107,15 @@ class _RawPixels(Retrieval):
         return nn.Identity()
 
 
+_MODEL = {"hidden": (64,), "scaling": "none"}
+
+
 def _eights(loss: str, positives: int | None = 8) -> Tabular:
-    return Tabular(loss=loss, model=_MODEL, batches={"size": 64, "positives": positives}, metrics=("ap",))
+    batches = {"size": 64, "positives": positives}
+    return Tabular.model_validate({"loss": loss, "model": _MODEL, "batches": batches, "metrics": ("ap",)})
+
+
+def _digits(kind: type[Retrieval], loss: str) -> Retrieval:
+    batches = {"classes": 10, "samples_per_class": 6}
+    model = {**_MODEL, "dimensions": 32}
+    return kind.model_validate({"loss": loss, "model": model, "batches": batches, "metrics": ("map", "recall@1")})

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
+from typing_extensions import Self
 
 from rankwise.data import Batch, Schema, Split
 from rankwise.losses import LOSSES, create_loss
@@ -123,7 +124,7 @@ class LossChoice(BaseModel):
             raise ValueError(str(problem)) from None
 
     @classmethod
-    def of(cls, name: str, **options: Any) -> LossChoice:
+    def of(cls, name: str, **options: Any) -> Self:
         """Return the choice of a loss with options."""
         return cls.model_validate({"name": name, **options})
 

@@ -128,7 +128,7 @@ class Tabular(Problem[TableSchema, Part]):
 
 
 def read_tables(
-    data: TableOptions, sources: Sources, *, target: Literal["binary", "any"]
+    data: TableOptions, sources: Sources, *, target: Literal["binary", "classes", "any"]
 ) -> tuple[TableSchema, Split[Part]]:
     """Learn the schema from the training table and read the other tables with it."""
     given = data.sources(sources)

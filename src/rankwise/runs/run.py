@@ -80,16 +80,15 @@ class Run:
             metrics: by name; by default those of the problem.
             bootstrap: number of replicates for intervals; 0 gives none.
         """
-        problem = self.problem.changed(metrics=tuple(metrics)) if metrics else self.problem
-        return problem.evaluate(
-            self.model, self.part("test") if source is None else self.read(source), bootstrap=bootstrap
-        )
+        return self.inspect(source, metrics=metrics, bootstrap=bootstrap).evaluation
 
-    def inspect(self, source: Any = None, *, part: str = "test", metrics: Sequence[str] = ()) -> Inspection:
+    def inspect(
+        self, source: Any = None, *, part: str = "test", metrics: Sequence[str] = (), bootstrap: int = 1000
+    ) -> Inspection:
         """Return the metrics with intervals, and access to the lists behind them, on a source or a part of the data."""
         problem = self.problem.changed(metrics=tuple(metrics)) if metrics else self.problem
         chosen = self.part(part) if source is None else self.read(source)
-        return problem.inspect(self.model, chosen, bootstrap=1000, calibration=self.calibration)
+        return problem.inspect(self.model, chosen, bootstrap=bootstrap, calibration=self.calibration)
 
     def write_scores(self, path: Path, shown: Inspection, source: Any = None) -> None:
         """Write the scores of an inspection of a source, or of the test part, as a CSV file."""

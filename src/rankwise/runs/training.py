@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from lightning_fabric import Fabric
 
-from rankwise.data import Split
+from rankwise.data import Split, container
 from rankwise.problems.inspection import Inspection
 from rankwise.problems.load import load_problem
 from rankwise.problems.problem import Problem
@@ -115,7 +115,9 @@ def train_seeds(
             raise FileExistsError(f"{taken[0]} holds a run; go on with --resume, or write elsewhere with --out")
     data = {str(path): fingerprint(path) for path in problem.files()}
     for name, source in given.items():
-        data[str(source) if isinstance(source, str | Path) else name] = fingerprint(source)
+        if isinstance(source, str | Path):
+            name, source = str(container(Path(source))), container(Path(source))
+        data[name] = fingerprint(source)
     fabric = make_fabric(problem.device)
     schema, split = problem.read(given)
     with ExitStack() as locks:

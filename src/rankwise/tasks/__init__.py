@@ -2,14 +2,11 @@
 
 from rankwise.tasks.detection import DetectionTask, DetectorModel
 from rankwise.tasks.detection_loss import DetectionLoss
-from rankwise.tasks.image_models import ImageModel
-from rankwise.tasks.image_retrieval import ImageRetrievalTask
 from rankwise.tasks.inspection import Box, Drawing, InspectableTask, Inspection, SeenLists
 from rankwise.tasks.longtail import LongTailTask
 from rankwise.tasks.multilabel import MultilabelTask
 from rankwise.tasks.proposal_loss import ProposalLoss
 from rankwise.tasks.recsys import RecsysTask
-from rankwise.tasks.retrieval import RetrievalTask
 from rankwise.tasks.tabular import TabularTask
 from rankwise.tasks.task import ScoringTask, Task
 
@@ -19,15 +16,12 @@ __all__ = [
     "DetectionTask",
     "DetectorModel",
     "Drawing",
-    "ImageModel",
-    "ImageRetrievalTask",
     "InspectableTask",
     "Inspection",
     "LongTailTask",
     "MultilabelTask",
     "ProposalLoss",
     "RecsysTask",
-    "RetrievalTask",
     "ScoringTask",
     "SeenLists",
     "TabularTask",

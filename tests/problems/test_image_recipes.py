@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 import torch
 
 from rankwise.cli import main
 from rankwise.metrics import evaluate
-from rankwise.recipes import BadRecipe, library, load_recipe, make_recipe
-from rankwise.training import Checkpoints
+from rankwise.problems import BadRecipe, load_problem, make_problem
+from rankwise.problems.kinds import library
+from rankwise.training import Checkpoints, fit
 from workers.pictures import write_folder
 
 pytest.importorskip("torchvision")
@@ -45,6 +47,12 @@ def folder(tmp_path, monkeypatch):
     for name, content in {"retrieval": RETRIEVAL, "longtail": LONGTAIL}.items():
         (tmp_path / f"{name}.yaml").write_text(json.dumps(content))
     return tmp_path
+
+
+def read(problem, seed=0):
+    """The schema and the three parts."""
+    schema, split = problem.read({})
+    return schema, problem.cut(split, seed)
 
 
 def last_state(run):
@@ -86,56 +94,78 @@ def test_a_list_with_a_split_names_the_parts(folder):
     rows = [f"{file},{file.parent.name},{parts[number % 4]}" for number, file in enumerate(files)]
     (folder / "list.csv").write_text("\n".join(["path,label,split", *rows]))
     for base in (RETRIEVAL, LONGTAIL):
-        task = make_recipe(base, ["data.train=list.csv", "data.imbalance=1"][: 1 + (base is LONGTAIL)]).build_task(0)
-        assert [len(task.data.part(name)) for name in ("train", "validation", "test")] == [48, 24, 24]
+        problem = make_problem(base, ["data.train=list.csv", "data.imbalance=1"][: 1 + (base is LONGTAIL)])
+        _, split = read(problem)
+        assert [len(split.part(name)) for name in ("train", "validation", "test")] == [48, 24, 24]
 
 
 def test_a_gallery_is_searched_instead_of_the_test_images(folder):
     write_folder(folder / "gallery", classes=4, each=3, size=20, channels=3, seed=5)
     (folder / "gallery" / "class-00").rename(folder / "gallery" / "another")
     write_folder(folder / "queries", classes=4, each=2, size=20, channels=3, seed=6)
-    task = make_recipe(RETRIEVAL, ["data.test=queries", "data.gallery=gallery"]).build_task(0)
-    assert task.data.gallery.classes == ("class-00", "class-01", "class-02", "class-03", "another")
-    assert sorted(task.data.gallery.labels.tolist()) == [1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4]
-    model = task.build_model()
-    found = task.judge(model, "test")
-    assert found.skipped["map"] == 2  # of class-00, which the gallery has not
-    queries, gallery = (part.__getitems__(range(len(part))).features for part in (task.data.test, task.data.gallery))
+    problem = make_problem(RETRIEVAL, ["data.test=queries", "data.gallery=gallery"])
+    schema, split = read(problem)
+    test, gallery = split.test, split.test.gallery
+    assert gallery.classes == (*(f"class-{number:02d}" for number in range(6)), "another")
+    assert sorted(gallery.labels.tolist()) == [1, 1, 1, 2, 2, 2, 3, 3, 3, 6, 6, 6]
+    assert split.train.gallery is split.validation.gallery is None
+    model = problem.build_model(schema)
+    result = problem.evaluate(model, test)
+    assert result.skipped["map"] == 2  # of class-00, which the gallery has not
     vectors = model.eval()
-    scores = vectors(queries) @ vectors(gallery).T
-    relevant = task.data.test.labels[:, None] == task.data.gallery.labels
+    scores = vectors(test.pixels(range(len(test)))) @ vectors(gallery.pixels(range(len(gallery)))).T
+    relevant = test.labels[:, None] == gallery.labels
     expected = evaluate(scores[2:], relevant[2:].long(), ["map"], bootstrap=0).means["map"]
-    assert found.means["map"] == pytest.approx(expected, abs=1e-5)
+    assert result.means["map"] == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_list_may_name_the_gallery(folder):
     files = sorted((folder / "photos").rglob("*.png"))
     parts = ["train", "validation", "test", "gallery"]
     rows = [f"{file},{file.parent.name},{parts[number % 4]}" for number, file in enumerate(files)]
     (folder / "list.csv").write_text("\n".join(["path,label,split", *rows]))
-    listed = make_recipe(RETRIEVAL, ["data.train=list.csv"])
-    for recipe in (listed, make_recipe(RETRIEVAL).for_scoring(folder / "list.csv", 0)):
-        split = recipe.build_task(0).data
-        assert (len(split.test), len(split.gallery)) == (24, 24)
+    schema, split = read(make_problem(RETRIEVAL, ["data.train=list.csv"]))
+    for test in (split.test, schema.read(folder / "list.csv")):
+        assert (len(test), len(test.gallery)) == (24, 24)
+    without_test = [row.replace(",test", ",train") for row in rows]
+    (folder / "short.csv").write_text("\n".join(["path,label,split", *without_test]))
+    _, split = read(make_problem(RETRIEVAL, ["data.train=short.csv"]))  # a share of the training images is the test part
+    assert len(split.test.gallery) == 24
+    assert split.train.gallery is None
 
 
 def test_an_imbalance_thins_out_what_is_cut_but_not_a_test_set_of_its_own(folder):
     write_folder(folder / "others", classes=6, each=5, size=20, channels=3)
-    task = make_recipe(LONGTAIL, ["data.test=others"]).build_task(0)
-    counts = [torch.bincount(task.data.part(name).labels).tolist() for name in ("train", "validation", "test")]
+    problem = make_problem(LONGTAIL, ["data.test=others"])
+    schema, split = read(problem)
+    counts = [torch.bincount(split.part(name).labels).tolist() for name in ("train", "validation", "test")]
     assert [sum(pair) for pair in zip(*counts[:2], strict=True)] == [16, 13, 10, 8, 7, 5]
     assert counts[2] == [5] * 6
-    prior = task.build_loss().prior.priors
+    prior = problem.build_loss(schema, split.train, steps=1).prior.priors
     torch.testing.assert_close(prior, torch.tensor(counts[0]) / sum(counts[0]))
 
 
-def test_other_classes_in_the_test_set_are_refused_in_classification(folder):
-    write_folder(folder / "others", classes=4, each=5, size=20, channels=3)
-    with pytest.raises(ValueError, match="others: expected the 6 classes of the training images, got 4"):
-        make_recipe(LONGTAIL, ["data.test=others"]).build_task(0)
+def test_classes_are_matched_by_name_and_unknown_ones_refused_in_classification(folder):
+    write_folder(folder / "others", classes=6, each=5, size=20, channels=3)
+    for missing in (0, 4):  # the numbers of all others would be wrong by their order
+        shutil.rmtree(folder / "others" / f"class-{missing:02d}")
+    problem = make_problem(LONGTAIL, ["data.test=others"])
+    schema, split = read(problem)
+    assert torch.bincount(split.test.labels).tolist() == [0, 5, 5, 5, 0, 5]
+    model = problem.build_model(schema)
+    assert problem.evaluate(model, split.test).skipped["ap"] == 2
+    (folder / "others" / "class-01").rename(folder / "others" / "newcomer")
+    with pytest.raises(ValueError, match="others: expected classes of the training images, got 'newcomer' besides"):
+        read(problem)
 
 
 def test_memory_begins_after_its_share_of_the_run(folder):
-    assert make_recipe(RETRIEVAL, ["budget.steps=30"]).build_task(0).memory_after == 15
-    epochs = make_recipe(RETRIEVAL, ["budget={epochs: 4}"]).build_task(0)
-    assert epochs.memory_after == 2 * len(epochs.train_loader(0))
+    problem = make_problem(RETRIEVAL, ["budget={epochs: 4}"])
+    schema, split = read(problem)
+    steps = len(problem.train_loader(split.train, 0))
+    fitted = fit(problem, schema, split)
+    assert len(fitted.history.losses) == 4 * steps
+    assert fitted.loss.after == 2 * steps
 
 
 @pytest.mark.parametrize(
@@ -144,7 +174,7 @@ def test_memory_begins_after_its_share_of_the_run(folder):
         (["data.resize=8"], "data: expected resize of at least the size of 16, got 8"),
         (["data.channels=2"], "data.channels: expected 1 or 3"),
         (["model.name=resnet34"], "model.name: expected 'conv', 'resnet18' or 'resnet50', got 'resnet34'"),
-        (["model.stem=small"], "model: name: expected a ResNet with weights"),
+        (["model.stem=small"], "model: expected a ResNet with weights"),
         (["model={name: resnet18, frozen_batch_norm: true}"], "model: expected weights with frozen_batch_norm"),
         (["augmentation=flip"], "augmentation: unknown augmentation 'flip'"),
         (["memory.after=1"], "memory.after: expected a number of less than 1, got 1"),
@@ -154,7 +184,7 @@ def test_memory_begins_after_its_share_of_the_run(folder):
 )
 def test_a_wrong_recipe_is_refused_with_the_key(changes, message):
     with pytest.raises(BadRecipe) as caught:
-        make_recipe(RETRIEVAL, changes)
+        make_problem(RETRIEVAL, changes)
     assert message in str(caught.value)
 
 
@@ -170,9 +200,9 @@ PAPER = {  # learning rate, weight decay, steps, where it falls, batch; Wen et a
 
 @pytest.mark.parametrize("name", PAPER)
 def test_the_papers_recipes_train_as_the_papers_say(name):
-    recipe = load_recipe(name)
+    recipe = load_problem(name)
     rate, decay, steps, falls, factor, batch, dimensions = PAPER[name]
-    optimiser = recipe.optimiser.make()([torch.nn.Parameter(torch.zeros(1))])
+    optimiser = recipe.optimiser.build([torch.nn.Parameter(torch.zeros(1))])
     group = optimiser.param_groups[0]
     assert (group["lr"], group["weight_decay"], group["momentum"], group["nesterov"]) == (rate, decay, 0.9, True)
     assert recipe.budget.steps == steps
