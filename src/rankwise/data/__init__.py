@@ -15,7 +15,15 @@ from rankwise.data.detection import (
 )
 from rankwise.data.digits import load_digit_retrieval, load_eights
 from rankwise.data.find import find_data
-from rankwise.data.histories import active_users, histories, hold_out, join_interactions, number_together
+from rankwise.data.histories import (
+    InteractionPart,
+    active_users,
+    cut_histories,
+    histories,
+    hold_out,
+    leave_one_out,
+    number_like,
+)
 from rankwise.data.image_files import ImageOptions, ImageSet, container, read_images
 from rankwise.data.image_sources import ArrayImages, EncodedImages, ImageSource
 from rankwise.data.images import (
@@ -28,23 +36,18 @@ from rankwise.data.images import (
     labelled_like,
     listed_parts,
 )
-from rankwise.data.interactions import (
-    Interactions,
-    InteractionSplit,
-    leave_one_out,
-    read_interaction_lists,
-    read_interactions,
-    read_movielens,
-)
+from rankwise.data.interaction_schema import InteractionSchema, learn_interactions
+from rankwise.data.interactions import Interactions, read_interaction_lists, read_interactions, read_movielens
 from rankwise.data.letor import read_letor, read_letor_comments
 from rankwise.data.letor_folds import read_letor_folds, read_letor_split
 from rankwise.data.movielens_features import RatedFilms, cut_rated_films, read_rated_films
-from rankwise.data.multilabel import MultiLabel, MultiLabelSplit, cut_multilabel, read_extreme
+from rankwise.data.multilabel import SparsePart, cut_multilabel, read_extreme
 from rankwise.data.netflix import read_netflix
 from rankwise.data.parts import Batch, Boxes, Part, Split, cut_by_class, require_labels
 from rankwise.data.schema import DataNote, Schema
 from rankwise.data.scores import Scores, read_scores
 from rankwise.data.sparse import SparseRows
+from rankwise.data.sparse_schema import SparseSchema, read_multilabel
 from rankwise.data.splits import cut_by_query, cut_stratified, folds_by_query, join_parts
 from rankwise.data.table_files import open_table
 from rankwise.data.tables import Table, TableSchema, read_table
@@ -69,15 +72,16 @@ __all__ = [
     "ImageSet",
     "ImageSource",
     "ImageSplit",
-    "InteractionSplit",
+    "InteractionPart",
+    "InteractionSchema",
     "Interactions",
-    "MultiLabel",
-    "MultiLabelSplit",
     "Part",
     "RatedFilms",
     "Schema",
     "Scores",
+    "SparsePart",
     "SparseRows",
+    "SparseSchema",
     "Split",
     "Table",
     "TableSchema",
@@ -90,6 +94,7 @@ __all__ = [
     "cut_by_class",
     "cut_by_query",
     "cut_classes",
+    "cut_histories",
     "cut_images",
     "cut_multilabel",
     "cut_rated_films",
@@ -99,14 +104,14 @@ __all__ = [
     "histories",
     "hold_out",
     "imbalanced",
-    "join_interactions",
     "join_parts",
     "labelled_like",
+    "learn_interactions",
     "leave_one_out",
     "listed_parts",
     "load_digit_retrieval",
     "load_eights",
-    "number_together",
+    "number_like",
     "open_table",
     "read_arff",
     "read_boxes",
@@ -120,6 +125,7 @@ __all__ = [
     "read_letor_folds",
     "read_letor_split",
     "read_movielens",
+    "read_multilabel",
     "read_netflix",
     "read_rated_films",
     "read_scores",
