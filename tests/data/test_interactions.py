@@ -53,7 +53,7 @@ def test_columns_by_name_and_ids_of_text(tmp_path):
         ("u,i,t\n1,2,1.5\n", {"time": "t"}, "column 't', line 2: expected whole numbers as times"),
         ("u,i\n1,2\n", {"rating": "stars"}, "rating: .* has no column 'stars'"),
         ("u,i\n1,2\n", {"time": 2}, "time: expected a position among the 2 columns"),
-        ("u,i\n", {}, "expected pairs of users and items, got none"),
+        ("u,i\n", {}, "expected rows below the names of the columns, got none"),
     ],
 )
 def test_bad_pairs_are_refused(tmp_path, content, options, message):

@@ -14,7 +14,15 @@ from rankwise.data.detection import (
     read_boxes,
 )
 from rankwise.data.digits import load_digit_retrieval, load_eights
-from rankwise.data.histories import active_users, histories, hold_out, join_interactions, number_together
+from rankwise.data.histories import (
+    InteractionPart,
+    active_users,
+    cut_histories,
+    histories,
+    hold_out,
+    leave_one_out,
+    number_like,
+)
 from rankwise.data.image_files import ImageSet, container, read_images
 from rankwise.data.image_sources import ArrayImages, EncodedImages, ImageSource
 from rankwise.data.images import (
@@ -26,21 +34,16 @@ from rankwise.data.images import (
     imbalanced,
     labelled_like,
 )
-from rankwise.data.interactions import (
-    Interactions,
-    InteractionSplit,
-    leave_one_out,
-    read_interaction_lists,
-    read_interactions,
-    read_movielens,
-)
+from rankwise.data.interaction_schema import InteractionSchema, learn_interactions
+from rankwise.data.interactions import Interactions, read_interaction_lists, read_interactions, read_movielens
 from rankwise.data.letor import read_letor, read_letor_comments
-from rankwise.data.multilabel import MultiLabel, MultiLabelSplit, cut_multilabel, read_extreme
+from rankwise.data.multilabel import SparsePart, cut_multilabel, read_extreme
 from rankwise.data.netflix import read_netflix
 from rankwise.data.parts import Batch, Boxes, Part, Split, cut_by_class, require_labels
 from rankwise.data.schema import DataNote, Schema
 from rankwise.data.scores import Scores, read_scores
 from rankwise.data.sparse import SparseRows
+from rankwise.data.sparse_schema import SparseSchema, read_multilabel
 from rankwise.data.splits import cut_by_query, cut_stratified, folds_by_query
 from rankwise.data.table_files import open_table
 from rankwise.data.tables import Table, TableSchema, read_table
@@ -64,14 +67,15 @@ __all__ = [
     "ImageSchema",
     "ImageSet",
     "ImageSource",
-    "InteractionSplit",
+    "InteractionPart",
+    "InteractionSchema",
     "Interactions",
-    "MultiLabel",
-    "MultiLabelSplit",
     "Part",
     "Schema",
     "Scores",
+    "SparsePart",
     "SparseRows",
+    "SparseSchema",
     "Split",
     "Table",
     "TableSchema",
@@ -84,6 +88,7 @@ __all__ = [
     "cut_by_class",
     "cut_by_query",
     "cut_classes",
+    "cut_histories",
     "cut_images",
     "cut_multilabel",
     "cut_stratified",
@@ -91,12 +96,12 @@ __all__ = [
     "histories",
     "hold_out",
     "imbalanced",
-    "join_interactions",
     "labelled_like",
+    "learn_interactions",
     "leave_one_out",
     "load_digit_retrieval",
     "load_eights",
-    "number_together",
+    "number_like",
     "open_table",
     "read_arff",
     "read_boxes",
@@ -108,6 +113,7 @@ __all__ = [
     "read_letor",
     "read_letor_comments",
     "read_movielens",
+    "read_multilabel",
     "read_netflix",
     "read_scores",
     "read_table",

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankwise.data.files import LARGEST, bad_line, check_file, is_finite_number, read_text
-from rankwise.data.multilabel import MultiLabel, sparse_rows
+from rankwise.data.multilabel import SparsePart, sparse_rows
 
 __all__ = ["read_arff"]
 
@@ -22,14 +22,18 @@ _LAST_LABELS = re.compile(r"-C\s+(-?\d+)")
 _NUMERIC = ("numeric", "real", "integer")
 
 
-def read_arff(path: str | Path, *, labels: int | str | Path | None = None) -> MultiLabel:
+LabelChoice = int | str | Path | tuple[str, ...] | None
+
+
+def read_arff(path: str | Path, *, labels: LabelChoice = None) -> SparsePart:
     """Read a multi-label ARFF file; all attributes must be numbers, those that are labels 0 or 1.
 
     Args:
         path: the file.
-        labels: which attributes are labels: the last so many (a number), or those named in an XML file as Mulan has
-            it (a path). By default the XML file beside it (`bibtex.xml` for `bibtex.arff`, `bibtex-train.arff`,
-            `bibtex-test.arff`), else MEKA's `-C` in the name of the relation.
+        labels: the attributes that are labels: the last so many (a number), those named in an XML file as Mulan has it
+            (a path), or those of these names, as far as the file has them (a tuple). By default the XML file beside it
+            (`bibtex.xml` for `bibtex.arff`, `bibtex-train.arff`, `bibtex-test.arff`), else MEKA's `-C` in the name of
+            the relation.
 
     Example:
         >>> import tempfile
@@ -62,21 +66,22 @@ def read_arff(path: str | Path, *, labels: int | str | Path | None = None) -> Mu
         counts = np.bincount(rows[chosen], minlength=len(head.line_of_row))
         sparse.append(sparse_rows(counts, new_column[columns[chosen]], values[chosen], int(wanted.sum())))
         names.append(tuple(name for name, chosen in zip(head.names, wanted, strict=True) if chosen))
-    return MultiLabel(sparse[0], sparse[1], names[0], names[1])
+    return SparsePart(sparse[0], sparse[1] if is_label.any() else None, names[0], names[1])
 
 
 @dataclass(frozen=True)
 class _Head:
-    """What stands above `@data`, and which lines below it hold rows."""
+    """The declarations above `@data`, and the lines below it that hold rows."""
 
     relation: str
     names: list[str]
-    absent: list[str]  # what a sparse row means that does not name the attribute
+    absent: list[str]  # the value of each attribute in a sparse row that does not name it
     line_of_row: list[int]
 
 
 def _read_head(path: Path, lines: Sequence[str]) -> _Head:
     relation = ""
+    seen: set[str] = set()
     names: list[str] = []
     absent: list[str] = []
     for number, line in enumerate(lines, start=1):
@@ -91,6 +96,9 @@ def _read_head(path: Path, lines: Sequence[str]) -> _Head:
             if found is None:
                 bad_line(path, number, "`@attribute name type`", repr(text))
             names.append(found[1].strip("'\""))
+            if names[-1] in seen:
+                bad_line(path, number, "a different name for every attribute", f"{names[-1]!r} again")
+            seen.add(names[-1])
             absent.append(_absent_value(path, number, names[-1], found[2].strip()))
         elif word.startswith("@data"):
             rows = [
@@ -115,8 +123,8 @@ def _absent_value(path: Path, line: int, name: str, kind: str) -> str:
     return words[0]
 
 
-def _label_columns(path: Path, head: _Head, labels: int | str | Path | None) -> NDArray[np.bool_]:
-    places = np.arange(len(head.names))
+def _label_columns(path: Path, head: _Head, labels: LabelChoice) -> NDArray[np.bool_]:
+    indices = np.arange(len(head.names))
     if labels is None:
         beside = path.with_name(re.sub(r"-(train|test)$", "", path.stem) + ".xml")
         stated = _LAST_LABELS.search(head.relation)
@@ -125,16 +133,18 @@ def _label_columns(path: Path, head: _Head, labels: int | str | Path | None) -> 
         elif stated:
             # MEKA counts labels from the front, and from the back if the number is negative.
             count = int(stated[1])
-            return places < count if count >= 0 else places >= len(places) + count
+            return indices < count if count >= 0 else indices >= len(indices) + count
         else:
             raise ValueError(
                 f"labels: expected how many of the last attributes are labels, as there is no {beside}, got None"
             )
     if isinstance(labels, int):
-        if isinstance(labels, bool) or not 0 < labels < len(places):
-            fewer = f"a number from 1 to {len(places) - 1}, as {path} has {len(places)} attributes"
+        if isinstance(labels, bool) or not 0 < labels < len(indices):
+            fewer = f"a number from 1 to {len(indices) - 1}, as {path} has {len(indices)} attributes"
             raise ValueError(f"labels: expected {fewer}, got {labels}")
-        return places >= len(places) - labels
+        return indices >= len(indices) - labels
+    if isinstance(labels, tuple):
+        return np.isin(head.names, labels)
     wanted = _xml_names(check_file(labels))
     if unknown := [name for name in wanted if name not in set(head.names)]:
         raise ValueError(f"{labels}: expected labels that are attributes of {path}, got {unknown[0]!r}")
@@ -159,7 +169,7 @@ def _xml_names(path: Path) -> list[str]:
 def _read_rows(
     path: Path, lines: Sequence[str], head: _Head
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
-    """The entries of all rows: row, column, value."""
+    """Return the entries of all rows: row, column, value."""
     width = len(head.names)
     texts = [lines[number - 1].strip() for number in head.line_of_row]
     sparse = texts[0].startswith("{")

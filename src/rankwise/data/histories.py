@@ -1,22 +1,63 @@
-"""Interactions as histories: one row per user; held out, joined, and numbered alike."""
+"""Histories of users: interactions cut into parts, one row per user."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import warnings
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from rankwise.checks import check_count, check_share
+from rankwise.checks import check_choice, check_count, check_share
 from rankwise.data.interactions import Interactions
+from rankwise.data.parts import Split, require_labels
+from rankwise.data.schema import DataNote
 from rankwise.data.sparse import SparseRows
 
-__all__ = ["active_users", "histories", "hold_out", "join_interactions", "number_together"]
+__all__ = [
+    "InteractionPart",
+    "active_users",
+    "cut_histories",
+    "drop_known",
+    "drop_repeats",
+    "histories",
+    "hold_out",
+    "leave_one_out",
+    "number_like",
+]
+
+
+@dataclass(frozen=True)
+class InteractionPart:
+    """U users: the items that each is known to have chosen, and those that a ranking of all others should put first.
+
+    In the training part both are the same.
+
+    Attributes:
+        known: (U, items) 1 for the known items of each user: what a model by history takes. Rankings leave them out,
+            unless they are wanted.
+        wanted: (U, items) 1 for the items to be ranked first; None if they are not given.
+        users: (U,) index of each user among those of the schema, -1 for a new user.
+        user_names: U names; item_names: names of the columns.
+    """
+
+    known: SparseRows
+    wanted: SparseRows | None
+    users: Tensor
+    user_names: tuple[str, ...]
+    item_names: tuple[str, ...]
+
+    @property
+    def labels(self) -> SparseRows:
+        """Return the wanted items; raise an error if they are not given."""
+        return require_labels(self.wanted)
+
+    def __len__(self) -> int:
+        return len(self.known)
 
 
 def histories(interactions: Interactions) -> SparseRows:
-    """One row per user, with a 1 for every item the user has chosen, however often.
+    """Return one row per user, with a 1 for every item the user has chosen, however often.
 
     Example:
         >>> users, items = torch.tensor([1, 0, 1]), torch.tensor([2, 0, 2])
@@ -24,15 +65,151 @@ def histories(interactions: Interactions) -> SparseRows:
         tensor([[1., 0., 0.],
                 [0., 0., 1.]])
     """
-    items, users = len(interactions.item_names), len(interactions.user_names)
-    pairs = (interactions.users * items + interactions.items).unique()
-    counts = torch.bincount(pairs // items, minlength=users)
-    starts = torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)])
-    return SparseRows(starts, pairs % items, torch.ones(len(pairs)), items)
+    height, width = len(interactions.user_names), len(interactions.item_names)
+    return SparseRows.of_pairs(interactions.users, interactions.items, height=height, width=width)
+
+
+def cut_histories(split: Split[Interactions]) -> Split[InteractionPart]:
+    """Return the parts of interactions that are cut: what is known and what is wanted in each.
+
+    In the training part the training pairs are both known and wanted; in the validation part the training pairs are
+    known, in the test part training and validation pairs. A wanted pair that is known is left out with a `DataNote`.
+
+    Args:
+        split: with all three parts. Users and items have the same numbers in all; validation and test may have users
+            of their own behind those of the training part, see `number_like`.
+
+    Example:
+        >>> users, items = torch.zeros(4, dtype=torch.int64), torch.arange(4)
+        >>> pairs = Interactions(users, items, None, items, ("ann",), tuple("wxyz"))
+        >>> parts = cut_histories(leave_one_out(pairs, by="time"))
+        >>> parts.test.known.dense().tolist(), parts.test.wanted.dense().tolist()
+        ([[1.0, 1.0, 1.0, 0.0]], [[0.0, 0.0, 0.0, 1.0]])
+    """
+    train, validation, test = (split.part(name) for name in ("train", "validation", "test"))
+    for name, each in (("validation", validation), ("test", test)):
+        if each.user_names[: len(train.user_names)] != train.user_names or each.item_names != train.item_names:
+            raise ValueError(f"{name}: expected the users and items of the training part; number_like gives them")
+    known = histories(train)
+    both = Interactions(
+        torch.cat([train.users, validation.users]),
+        torch.cat([train.items, validation.items]),
+        None,
+        None,
+        test.user_names,
+        test.item_names,
+    )
+    return Split(
+        InteractionPart(known, known, torch.arange(len(known)), train.user_names, train.item_names),
+        _later_part("validation", validation, replace(train, user_names=validation.user_names), len(known)),
+        _later_part("test", test, both, len(known)),
+    )
+
+
+def _later_part(name: str, wanted: Interactions, known: Interactions, trained: int) -> InteractionPart:
+    users = torch.arange(len(wanted.user_names))
+    users[trained:] = -1
+    rows = histories(known)
+    return InteractionPart(rows, drop_known(name, histories(wanted), rows), users, wanted.user_names, wanted.item_names)
+
+
+def drop_known(name: str, wanted: SparseRows, known: SparseRows) -> SparseRows:
+    """Return the wanted pairs without those that are known; say with a `DataNote` how many they are."""
+    width = wanted.width
+    keys, of_known = (each.rows * width + each.columns for each in (wanted, known))
+    new = keys[~torch.isin(keys, of_known)]
+    if len(new) == len(keys):
+        return wanted
+    warnings.warn(
+        f"{name}: left out {len(keys) - len(new)} of {len(keys)} pairs, because the user is already known to have "
+        "chosen the item",
+        DataNote,
+        stacklevel=4,
+    )
+    return SparseRows.of_pairs(new // width, new % width, height=len(wanted), width=width)
+
+
+def drop_repeats(interactions: Interactions) -> Interactions:
+    """Return every pair once, the last time it occurs; say with a `DataNote` how many were repeated.
+
+    Example:
+        >>> users, items = torch.tensor([0, 0, 1]), torch.tensor([2, 2, 2])
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore")
+        ...     drop_repeats(Interactions(users, items, None, None, tuple("ab"), tuple("xyz"))).users
+        tensor([0, 1])
+    """
+    keys = interactions.users * len(interactions.item_names) + interactions.items
+    different = len(keys.unique())
+    if different == len(keys):
+        return interactions
+    order = torch.arange(len(keys)) if interactions.times is None else interactions.times.argsort(stable=True)
+    order = order[keys[order].argsort(stable=True)]
+    last = torch.ones(len(keys), dtype=torch.bool)
+    last[:-1] = keys[order].diff() != 0
+    warnings.warn(
+        f"interactions: {len(keys) - different} of {len(keys)} pairs of a user and an item are repeated; each pair "
+        "counts once, the last time",
+        DataNote,
+        stacklevel=3,
+    )
+    return interactions.take(order[last].sort().values)
+
+
+def leave_one_out(interactions: Interactions, *, by: str, seed: int = 0) -> Split[Interactions]:
+    """Cut each user's last pair for the test and the one before for validation; the others are for training.
+
+    Users with fewer than three pairs stay in training. A repeated pair counts once, see `drop_repeats`.
+
+    Args:
+        interactions: the pairs.
+        by: "time" (pairs of the same time in the order of the file) or "random".
+        seed: decides which pairs those are, for `by="random"`.
+
+    Example:
+        >>> zeros = torch.zeros(4, dtype=torch.int64)
+        >>> seen = Interactions(zeros, torch.arange(4), None, torch.tensor([30, 10, 40, 20]), ("ann",), tuple("abcd"))
+        >>> split = leave_one_out(seen, by="time")
+        >>> split.train.items.tolist(), split.validation.items.tolist(), split.test.items.tolist()
+        ([1, 3], [0], [2])
+    """
+    check_choice("by", by, ("time", "random"))
+    interactions = drop_repeats(interactions)
+    if by == "time":
+        if interactions.times is None:
+            raise ValueError("by: expected pairs with times, to cut by time, got none; by='random' needs none")
+        order = torch.argsort(interactions.times, stable=True)
+    else:
+        order = torch.randperm(len(interactions), generator=torch.Generator().manual_seed(seed))
+    index, count = _index_in_history(interactions, order)
+    from_end = torch.where(count >= 3, count - 1 - index, 2)
+    return Split(*(interactions.take(_where(chosen)) for chosen in (from_end >= 2, from_end == 1, from_end == 0)))
+
+
+def hold_out(interactions: Interactions, *, share: float, seed: int) -> tuple[Interactions, Interactions]:
+    """Cut a share of each user's pairs at random (rounded; at least one pair of a user is kept).
+
+    A repeated pair counts once, see `drop_repeats`.
+
+    Returns:
+        The pairs that are kept, and those held out.
+
+    Example:
+        >>> users, items = torch.tensor([0, 0, 0, 0, 1]), torch.tensor([0, 1, 2, 3, 3])
+        >>> kept, held = hold_out(Interactions(users, items, None, None, tuple("ab"), tuple("wxyz")), share=0.5, seed=0)
+        >>> kept.users.tolist(), held.users.tolist()
+        ([0, 0, 1], [0, 0])
+    """
+    check_share("share", share)
+    interactions = drop_repeats(interactions)
+    order = torch.randperm(len(interactions), generator=torch.Generator().manual_seed(seed))
+    index, count = _index_in_history(interactions, order)
+    held = index < (count * share).round().long().minimum(count - 1)
+    return interactions.take(_where(~held)), interactions.take(_where(held))
 
 
 def active_users(interactions: Interactions, least: int) -> Interactions:
-    """Without the users who have fewer than `least` pairs; the others are numbered anew.
+    """Return the pairs of users who have at least `least` pairs; these users are numbered anew.
 
     Example:
         >>> users, items = torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1])
@@ -47,67 +224,39 @@ def active_users(interactions: Interactions, least: int) -> Interactions:
     return replace(kept, users=(active.cumsum(0) - 1)[kept.users], user_names=names)
 
 
-def hold_out(interactions: Interactions, *, share: float, seed: int) -> tuple[Interactions, Interactions]:
-    """What is kept, and a share of each user's pairs at random (rounded; at least one pair of a user is kept).
+def number_like(interactions: Interactions, users: tuple[str, ...], items: tuple[str, ...]) -> Interactions:
+    """Return the pairs with users and items numbered by these names; those not among them come behind.
 
     Example:
-        >>> users, items = torch.tensor([0, 0, 0, 0, 1]), torch.tensor([0, 1, 2, 3, 3])
-        >>> kept, held = hold_out(Interactions(users, items, None, None, tuple("ab"), tuple("wxyz")), share=0.5, seed=0)
-        >>> kept.users.tolist(), held.users.tolist()
-        ([0, 0, 1], [0, 0])
+        >>> pairs = Interactions(torch.tensor([0, 1]), torch.tensor([0, 0]), None, None, ("ann", "bob"), ("x",))
+        >>> numbered = number_like(pairs, ("bob",), ("w", "x"))
+        >>> numbered.users.tolist(), numbered.items.tolist(), numbered.user_names
+        ([1, 0], [1, 1], ('bob', 'ann'))
     """
-    check_share("share", share)
-    order = torch.randperm(len(interactions), generator=torch.Generator().manual_seed(seed))
+    all_users, user_numbers = _numbers(interactions.user_names, users)
+    all_items, item_numbers = _numbers(interactions.item_names, items)
+    return replace(
+        interactions,
+        users=user_numbers[interactions.users],
+        items=item_numbers[interactions.items],
+        user_names=all_users,
+        item_names=all_items,
+    )
+
+
+def _numbers(names: tuple[str, ...], first: tuple[str, ...]) -> tuple[tuple[str, ...], Tensor]:
+    """Return the names, those of `first` first, and the numbers of `names` among them."""
+    together = {name: number for number, name in enumerate(dict.fromkeys((*first, *names)))}
+    return tuple(together), torch.tensor([together[name] for name in names], dtype=torch.int64)
+
+
+def _index_in_history(interactions: Interactions, order: Tensor) -> tuple[Tensor, Tensor]:
+    """Return for each pair its index among those of its user in this order, and how many pairs the user has."""
     order = order[torch.argsort(interactions.users[order], stable=True)]
     counts = interactions.users.bincount(minlength=len(interactions.user_names))
-    of_pair = interactions.users[order]
-    place = torch.arange(len(order)) - (counts.cumsum(0) - counts)[of_pair]
-    wanted = (counts * share).round().long().minimum((counts - 1).clamp_min(0))
-    held = torch.empty(len(order), dtype=torch.bool)
-    held[order] = place < wanted[of_pair]
-    return interactions.take(_where(~held)), interactions.take(_where(held))
-
-
-def join_interactions(first: Interactions, second: Interactions) -> Interactions:
-    """The pairs of both, which must number users and items alike; ratings and times only if both have them.
-
-    Example:
-        >>> one = Interactions(torch.tensor([0]), torch.tensor([1]), None, None, ("ann",), tuple("xy"))
-        >>> len(join_interactions(one, one))
-        2
-    """
-    if (first.user_names, first.item_names) != (second.user_names, second.item_names):
-        raise ValueError("second: expected the users and items of the first; `number_together` gives them the same")
-
-    def both(name: str) -> Tensor | None:
-        parts = [getattr(each, name) for each in (first, second)]
-        return None if any(part is None for part in parts) else torch.cat(parts)
-
-    users, items = torch.cat([first.users, second.users]), torch.cat([first.items, second.items])
-    return Interactions(users, items, both("ratings"), both("times"), first.user_names, first.item_names)
-
-
-def number_together(parts: Sequence[Interactions]) -> list[Interactions]:
-    """The same pairs with users and items numbered by name over all parts, those of the first part first.
-
-    Example:
-        >>> one = Interactions(torch.tensor([0]), torch.tensor([0]), None, None, ("ann",), ("x",))
-        >>> two = Interactions(torch.tensor([0]), torch.tensor([0]), None, None, ("bob",), ("x",))
-        >>> [(part.users.tolist(), part.items.tolist()) for part in number_together([one, two])]
-        [([0], [0]), ([1], [0])]
-    """
-    users = {name: number for number, name in enumerate(dict.fromkeys(n for part in parts for n in part.user_names))}
-    items = {name: number for number, name in enumerate(dict.fromkeys(n for part in parts for n in part.item_names))}
-    numbered = []
-    for part in parts:
-        new_user = torch.tensor([users[name] for name in part.user_names], dtype=torch.int64)
-        new_item = torch.tensor([items[name] for name in part.item_names], dtype=torch.int64)
-        numbered.append(
-            Interactions(
-                new_user[part.users], new_item[part.items], part.ratings, part.times, tuple(users), tuple(items)
-            )
-        )
-    return numbered
+    index = torch.empty_like(order)
+    index[order] = torch.arange(len(order)) - (counts.cumsum(0) - counts)[interactions.users[order]]
+    return index, counts[interactions.users]
 
 
 def _where(chosen: Tensor) -> Tensor:

@@ -1,33 +1,25 @@
-"""Who chose what: users, items, perhaps ratings and times, as recommendation data come."""
+"""Interactions: pairs of a user and an item, perhaps with ratings and times, and the files that hold them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rankwise.checks import check_choice
 from rankwise.data.columns import find_column, names_and_codes, read_numbers, refuse_cells, refuse_missing
 from rankwise.data.files import LineBlock, bad_line, check_file, read_line_blocks
-from rankwise.data.table_files import open_table
+from rankwise.data.table_files import RawTable, open_table
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = [
-    "InteractionSplit",
-    "Interactions",
-    "leave_one_out",
-    "read_interaction_lists",
-    "read_interactions",
-    "read_movielens",
-]
+__all__ = ["Interactions", "read_interaction_lists", "read_interactions", "read_movielens", "table_pairs"]
 
 
 @dataclass(frozen=True)
@@ -38,7 +30,7 @@ class Interactions:
         users, items: (N,) int64.
         ratings: (N,) float32, or None if a pair only says that the user chose the item.
         times: (N,) int64 in the file's unit, or None.
-        user_names, item_names: what user and item 0, 1, ... are called in the file.
+        user_names, item_names: names of user and item 0, 1, ... in the file.
     """
 
     users: Tensor
@@ -52,7 +44,7 @@ class Interactions:
         return len(self.users)
 
     def take(self, rows: Tensor) -> Interactions:
-        """Some of the pairs; users and items keep their numbers."""
+        """Return these pairs only; users and items keep their numbers."""
         return Interactions(
             self.users[rows],
             self.items[rows],
@@ -63,17 +55,8 @@ class Interactions:
         )
 
 
-@dataclass(frozen=True)
-class InteractionSplit:
-    """Pairs to learn from, for choices and for the final figure; users and items have the same numbers in all three."""
-
-    train: Interactions
-    validation: Interactions
-    test: Interactions
-
-
 def read_interactions(
-    path: str | Path,
+    source: Any,
     *,
     user: str | int = 0,
     item: str | int = 1,
@@ -82,14 +65,13 @@ def read_interactions(
     header: str = "auto",
     separator: str | None = None,
 ) -> Interactions:
-    """Read pairs of users and items from CSV, TSV or Parquet; ids may be numbers or text.
+    """Read pairs of users and items from a table; ids may be numbers or text.
 
     Args:
-        path: the file; text may be compressed by gzip or xz.
+        source: a file or a table in memory, see `open_table`.
         user, item: the columns of the ids, by name or position (from 0).
-        rating, time: those of ratings and times, if they are wanted.
-        header: "auto", "yes" or "no", as for `read_table`.
-        separator: between fields; by default what the first line holds most of: tab, `;` or `,`.
+        rating, time: the columns of ratings and times, if they are wanted.
+        header, separator: of text files, see `open_table`.
 
     Example:
         >>> import tempfile
@@ -100,20 +82,33 @@ def read_interactions(
         >>> clicks.users.tolist(), clicks.items.tolist(), clicks.ratings.tolist(), clicks.user_names
         ([0, 1, 0], [0, 1, 1], [5.0, 3.0, 4.0], ('ann', 'bob'))
     """
-    table = open_table(path, header=header, separator=separator)
-    path, frame, columns = Path(table.name), table.frame, table.columns
+    return table_pairs(
+        open_table(source, header=header, separator=separator), user=user, item=item, rating=rating, time=time
+    )
+
+
+def table_pairs(
+    raw: RawTable,
+    *,
+    user: str | int,
+    item: str | int,
+    rating: str | int | None = None,
+    time: str | int | None = None,
+) -> Interactions:
+    """Return the pairs of a table, see `read_interactions`."""
+    name, frame, columns = raw.name, raw.frame, raw.columns
     codes, names = [], []
     for argument, wanted in (("user", user), ("item", item)):
-        code, name = names_and_codes(path, frame, find_column(path, columns, argument, wanted))
+        code, called = names_and_codes(name, frame, find_column(name, columns, argument, wanted))
         codes.append(torch.from_numpy(code))
-        names.append(name)
-    ratings = None if rating is None else _ratings(path, frame, find_column(path, columns, "rating", rating))
-    times = None if time is None else _times(path, frame, find_column(path, columns, "time", time))
+        names.append(called)
+    ratings = None if rating is None else _ratings(name, frame, find_column(name, columns, "rating", rating))
+    times = None if time is None else _times(name, frame, find_column(name, columns, "time", time))
     return Interactions(codes[0], codes[1], ratings, times, names[0], names[1])
 
 
 def read_movielens(folder: str | Path) -> Interactions:
-    """The ratings of a MovieLens folder: `u.data` (100K), `ratings.dat` (1M, 10M) or `ratings.csv` (20M and later).
+    """Read a MovieLens folder: `u.data` (100K), `ratings.dat` (1M, 10M) or `ratings.csv` (20M and later).
 
     Example:
         >>> import tempfile
@@ -130,10 +125,10 @@ def read_movielens(folder: str | Path) -> Interactions:
 
 
 def read_interaction_lists(paths: Sequence[str | Path]) -> list[Interactions]:
-    """Files of `user item item ...`, one user a line, such as a `train.txt` and a `test.txt`; ids are whole numbers.
+    """Read files of lines `user item item ...`, such as a `train.txt` and a `test.txt`; ids are whole numbers.
 
     Args:
-        paths: the files. Their users and items are numbered together, so that they fit each other.
+        paths: the files; their users and items are numbered together.
 
     Example:
         >>> import tempfile
@@ -155,49 +150,12 @@ def read_interaction_lists(paths: Sequence[str | Path]) -> list[Interactions]:
     return [Interactions(user, item, None, None, user_names, item_names) for user, item in pieces]
 
 
-def leave_one_out(interactions: Interactions, *, by: str, seed: int = 0) -> InteractionSplit:
-    """Each user's last pair is for the test, the one before for validation, the others for training.
-
-    Users with fewer than three pairs stay in training altogether.
-
-    Args:
-        interactions: the pairs.
-        by: "time" (pairs of the same time in the order of the file) or "random".
-        seed: decides which pairs those are, for `by="random"`.
-
-    Example:
-        >>> zeros = torch.zeros(4, dtype=torch.int64)
-        >>> seen = Interactions(zeros, torch.arange(4), None, torch.tensor([30, 10, 40, 20]), ("ann",), tuple("abcd"))
-        >>> split = leave_one_out(seen, by="time")
-        >>> split.train.items.tolist(), split.validation.items.tolist(), split.test.items.tolist()
-        ([1, 3], [0], [2])
-    """
-    check_choice("by", by, ("time", "random"))
-    if by == "time":
-        if interactions.times is None:
-            raise ValueError("by: expected pairs with times, to cut by time, got none; by='random' needs none")
-        order = torch.argsort(interactions.times, stable=True)
-    else:
-        order = torch.randperm(len(interactions), generator=torch.Generator().manual_seed(seed))
-    order = order[torch.argsort(interactions.users[order], stable=True)]
-    counts = interactions.users.bincount(minlength=len(interactions.user_names))
-    from_end = torch.empty_like(order)
-    count_of_row = counts[interactions.users[order]]
-    place = torch.arange(len(order)) - (counts.cumsum(0) - counts)[interactions.users[order]]
-    from_end[order] = torch.where(count_of_row >= 3, count_of_row - 1 - place, 2)
-
-    def rows(chosen: Tensor) -> Interactions:
-        return interactions.take(chosen.nonzero().squeeze(1))
-
-    return InteractionSplit(rows(from_end >= 2), rows(from_end == 1), rows(from_end == 0))
-
-
-def _ratings(path: Path, frame: pl.DataFrame, name: str) -> Tensor:
+def _ratings(path: str, frame: pl.DataFrame, name: str) -> Tensor:
     refuse_missing(path, frame, name)
     return torch.from_numpy(read_numbers(path, frame, name).astype(np.float32))
 
 
-def _times(path: Path, frame: pl.DataFrame, name: str) -> Tensor:
+def _times(path: str, frame: pl.DataFrame, name: str) -> Tensor:
     import polars as pl
 
     refuse_missing(path, frame, name)

@@ -1,9 +1,9 @@
-"""Examples with many labels each, and the text format in which the extreme classification repository has them."""
+"""Examples with many labels each, and the text format of the extreme classification repository."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any, NoReturn
@@ -12,60 +12,64 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils.data import Dataset
 
 from rankwise.data.extras import need
 from rankwise.data.files import LineBlock, Progress, bad_line, check_file, is_finite_number, read_line_blocks
+from rankwise.data.parts import Batch, require_labels
 from rankwise.data.sparse import SparseRows
 
-__all__ = ["MultiLabel", "MultiLabelSplit", "cut_multilabel", "read_extreme", "sparse_rows"]
+__all__ = ["SparsePart", "cut_multilabel", "read_extreme", "sparse_rows"]
 
 LINE = "`label,label index:value index:value ...`"
 
 
 @dataclass(frozen=True)
-class MultiLabel:
-    """N examples with D features and any number of L labels each.
+class SparsePart(Dataset[Batch]):
+    """N examples with D features, most of them 0, and any number of L labels each.
 
     Attributes:
         features: N rows of D numbers.
-        labels: N rows of L; 1 for the labels that an example has.
-        feature_names, label_names: as the file calls them; None if it does not.
+        targets: N rows of L, 1 for the labels that an example has; None if the labels are not given.
+        feature_names, label_names: of the columns; None if they have none.
     """
 
     features: SparseRows
-    labels: SparseRows
+    targets: SparseRows | None
     feature_names: tuple[str, ...] | None = None
     label_names: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.targets is not None and len(self.targets) != len(self.features):
+            raise ValueError(f"labels: expected those of {len(self.features)} examples, got {len(self.targets)}")
+
+    @property
+    def labels(self) -> SparseRows:
+        """Return the labels; raise an error if they are not given."""
+        return require_labels(self.targets)
 
     def __len__(self) -> int:
         return len(self.features)
 
-    def take(self, rows: Tensor) -> MultiLabel:
-        """Some of the examples, in this order."""
-        return MultiLabel(self.features.take(rows), self.labels.take(rows), self.feature_names, self.label_names)
+    def __getitem__(self, index: int) -> Batch:
+        return self.__getitems__([index])
+
+    def __getitems__(self, indices: Sequence[int]) -> Batch:
+        rows = torch.as_tensor(indices)
+        return Batch(self.features.dense(rows), self.labels.dense(rows), rows, rows)
+
+    def take(self, rows: Tensor) -> SparsePart:
+        """Return these examples only, in this order."""
+        targets = None if self.targets is None else self.targets.take(rows)
+        return replace(self, features=self.features.take(rows), targets=targets)
 
 
-@dataclass(frozen=True)
-class MultiLabelSplit:
-    """Examples to learn from, for choices and for the final figure, with the same features and labels."""
-
-    train: MultiLabel
-    validation: MultiLabel
-    test: MultiLabel
-
-    def __post_init__(self) -> None:
-        for part in ("features", "labels"):
-            widths = [getattr(each, part).width for each in (self.train, self.validation, self.test)]
-            if len(set(widths)) > 1:
-                raise ValueError(f"{part}: expected as many in training, validation and test, got {widths}")
-
-
-def cut_multilabel(data: MultiLabel, *, shares: Sequence[float], seed: int) -> list[MultiLabel]:
+def cut_multilabel(data: SparsePart, *, shares: Sequence[float], seed: int) -> list[SparsePart]:
     """Cut examples at random into pieces of these shares, which must add up to 1.
 
     Example:
         >>> rows = SparseRows(torch.arange(11), torch.zeros(10, dtype=torch.int64), torch.ones(10), width=2)
-        >>> [len(piece) for piece in cut_multilabel(MultiLabel(rows, rows), shares=(0.7, 0.3), seed=0)]
+        >>> [len(piece) for piece in cut_multilabel(SparsePart(rows, rows), shares=(0.7, 0.3), seed=0)]
         [7, 3]
     """
     if min(shares) <= 0 or abs(sum(shares) - 1) > 1e-6:
@@ -75,11 +79,12 @@ def cut_multilabel(data: MultiLabel, *, shares: Sequence[float], seed: int) -> l
     return [data.take(rows.sort().values) for rows in order.tensor_split(ends)]
 
 
-def read_extreme(path: str | Path, *, on_progress: Progress | None = None) -> MultiLabel:
+def read_extreme(path: str | Path, *, on_progress: Progress | None = None) -> SparsePart:
     """Read the sparse text format of the extreme classification repository.
 
     The first line holds the numbers of examples, features and labels; every other line the labels of an example,
-    separated by commas (perhaps none: the line begins with a blank then), and its features; all count from 0.
+    separated by commas (perhaps none: the line begins with a blank then), and its features; all count from 0. A first
+    line with 0 labels says that the labels are not given.
 
     Args:
         path: the file, plain or compressed by gzip or xz.
@@ -117,17 +122,18 @@ def read_extreme(path: str | Path, *, on_progress: Progress | None = None) -> Mu
     rows = sum(map(len, counts))
     if rows != sizes[0]:
         raise ValueError(f"{path}: expected {sizes[0]} examples, as its first line says, got {rows}")
+    features = sparse_rows(np.concatenate(counts), np.concatenate(columns), np.concatenate(values), sizes[1])
+    if not sizes[2]:
+        return SparsePart(features, None)
     all_labels = np.concatenate(labels)
-    return MultiLabel(
-        sparse_rows(np.concatenate(counts), np.concatenate(columns), np.concatenate(values), sizes[1]),
-        sparse_rows(np.concatenate(label_counts), all_labels, np.ones(len(all_labels), dtype=np.float32), sizes[2]),
-    )
+    ones = np.ones(len(all_labels), dtype=np.float32)
+    return SparsePart(features, sparse_rows(np.concatenate(label_counts), all_labels, ones, sizes[2]))
 
 
 def sparse_rows(
     counts: NDArray[np.int64], columns: NDArray[np.int64], values: NDArray[np.float32], width: int
 ) -> SparseRows:
-    """Rows from the number of entries of each, and the entries themselves."""
+    """Return rows from the number of entries of each, and the entries themselves."""
     starts = np.concatenate([np.zeros(1, dtype=np.int64), counts.cumsum()])
     return SparseRows(torch.from_numpy(starts), torch.from_numpy(columns), torch.from_numpy(values), width)
 
@@ -166,7 +172,8 @@ def _find_bad_line(path: Path, block: LineBlock, sizes: tuple[int, int, int]) ->
             seen = set()
             for label in fields.pop(0).split(b","):
                 if not label.isdigit() or int(label) >= sizes[2] or int(label) in seen:
-                    bad_line(path, number, f"{LINE} with different labels from 0 to {sizes[2] - 1}", label)
+                    known = f"different labels from 0 to {sizes[2] - 1}" if sizes[2] else "no label"
+                    bad_line(path, number, f"{LINE} with {known}", label)
                 seen.add(int(label))
         last = -1
         for field in fields:

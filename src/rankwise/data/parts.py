@@ -94,7 +94,10 @@ class Part(Dataset[Batch]):
         return Part(self.features[rows], targets, query_ids, self.query_names)
 
 
-def require_labels(targets: Tensor | None) -> Tensor:
+L = TypeVar("L")
+
+
+def require_labels(targets: L | None) -> L:
     """Return the labels of a part; raise an error if it has none."""
     if targets is None:
         raise ValueError("data: expected labels, to train or to evaluate, got data without them")

@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 from torch import Tensor
 from typing_extensions import Self
 
-__all__ = ["DataNote", "Labels", "Schema"]
+__all__ = ["DataNote", "Labels", "Schema", "with_tuples"]
 
 Labels = Literal["required", "optional"]
 
@@ -36,3 +36,8 @@ class Schema(Protocol):
     @classmethod
     def from_saved(cls, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Self:
         """Return the schema that `to_json` and `tensors` describe."""
+
+
+def with_tuples(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values that were saved as JSON, with tuples for lists."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}

@@ -1,4 +1,4 @@
-"""Rows of which most entries are 0: only the others are kept."""
+"""Rows of which most entries are 0, in compressed form."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["SparseRows"]
 
 @dataclass(frozen=True)
 class SparseRows:
-    """N rows of `width` numbers (the arrays of the CSR form): row i has `values[a:b]` in the columns `columns[a:b]`,
-    where a, b = starts[i], starts[i + 1]; all else is 0.
+    """N rows of `width` numbers in CSR form: row i has `values[a:b]` in the columns `columns[a:b]`, where
+    a, b = starts[i], starts[i + 1]; all other entries are 0.
 
     Attributes:
         starts: (N + 1,) int64; columns: (K,) int64; values: (K,) float32.
-        width: how many columns there are.
+        width: number of columns.
 
     Example:
         >>> rows = SparseRows(torch.tensor([0, 2, 2]), torch.tensor([0, 2]), torch.tensor([1.0, 5.0]), width=3)
@@ -31,18 +31,53 @@ class SparseRows:
     values: Tensor
     width: int
 
+    @classmethod
+    def of_pairs(cls, rows: Tensor, columns: Tensor, *, height: int, width: int) -> SparseRows:
+        """Return rows with a 1 at every pair (row, column), however often the pair occurs; columns in rising order.
+
+        Example:
+            >>> SparseRows.of_pairs(torch.tensor([1, 0, 1]), torch.tensor([2, 0, 2]), height=2, width=3).dense()
+            tensor([[1., 0., 0.],
+                    [0., 0., 1.]])
+        """
+        pairs = (rows * width + columns).unique()
+        counts = torch.bincount(pairs // width, minlength=height)
+        starts = torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)])
+        return cls(starts, pairs % width, torch.ones(len(pairs)), width)
+
     def __len__(self) -> int:
         return len(self.starts) - 1
 
+    @property
+    def rows(self) -> Tensor:
+        """Return the row of each entry (K,)."""
+        return torch.repeat_interleave(torch.arange(len(self)), self.starts.diff())
+
     def take(self, rows: Tensor) -> SparseRows:
-        """Some of the rows, in this order."""
+        """Return these rows only, in this order."""
         counts = self.starts[rows + 1] - self.starts[rows]
         _, entries = self._entries(rows)
         starts = torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)])
         return SparseRows(starts, self.columns[entries], self.values[entries], self.width)
 
+    def select(self, columns: Tensor) -> SparseRows:
+        """Return these columns only, in this order.
+
+        Example:
+            >>> rows = SparseRows(torch.tensor([0, 2]), torch.tensor([0, 2]), torch.tensor([1.0, 5.0]), width=3)
+            >>> rows.select(torch.tensor([2, 1])).dense()
+            tensor([[5., 0.]])
+        """
+        numbers = torch.full((self.width,), -1)
+        numbers[columns] = torch.arange(len(columns))
+        numbers = numbers[self.columns]
+        kept = numbers >= 0
+        counts = torch.bincount(self.rows[kept], minlength=len(self))
+        starts = torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)])
+        return SparseRows(starts, numbers[kept], self.values[kept], len(columns))
+
     def dense(self, rows: Tensor | None = None) -> Tensor:
-        """(B, width) float32: the rows of a batch, or all of them."""
+        """Return some rows, or all, as (B, width) float32."""
         rows = torch.arange(len(self)) if rows is None else rows
         row_of_entry, entries = self._entries(rows)
         result = torch.zeros(len(rows), self.width)
@@ -50,7 +85,7 @@ class SparseRows:
         return result
 
     def _entries(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """The entries of some rows, and to which of them each belongs."""
+        """Return the entries of some rows: the position of their row in `rows`, and their own position."""
         begin, counts = self.starts[rows], self.starts[rows + 1] - self.starts[rows]
         row_of_entry = torch.repeat_interleave(torch.arange(len(rows)), counts)
         return row_of_entry, torch.arange(int(counts.sum())) - (counts.cumsum(0) - counts - begin)[row_of_entry]

@@ -36,6 +36,7 @@ __all__ = [
     "LossChoice",
     "Names",
     "Problem",
+    "SourceOptions",
     "Sources",
     "batch_size",
 ]
@@ -58,16 +59,14 @@ def _file_or_share(value: object) -> object:
 FileOrShare = Annotated[Path | float, BeforeValidator(_file_or_share)]
 
 
-class DataOptions(Options):
-    """Training data, and files for validation and test or the shares of `train` to cut for them."""
+class SourceOptions(Options):
+    """Training data; a subclass says where validation and test data come from."""
 
     train: Path | None = None
-    validation: FileOrShare = 0.2
-    test: FileOrShare = 0.2
 
     def sources(self, given: Sources) -> dict[str, Any]:
         """Return the sources by the name of their part: the given ones, else the files of the options."""
-        own = {name: getattr(self, name) for name in ("train", "validation", "test")}
+        own = {name: getattr(self, name, None) for name in ("train", "validation", "test")}
         files = {name: path for name, path in own.items() if isinstance(path, Path)}
         sources = {**files, **{name: source for name, source in given.items() if source is not None}}
         if "train" not in sources:
@@ -75,6 +74,13 @@ class DataOptions(Options):
                 "data.train: missing; give it in the recipe or on the command line as data.train=..., or pass train="
             )
         return sources
+
+
+class DataOptions(SourceOptions):
+    """Training data, and files for validation and test or the shares of `train` to cut for them."""
+
+    validation: FileOrShare = 0.2
+    test: FileOrShare = 0.2
 
     def shares(self, split: Split[Any]) -> dict[str, float]:
         """Return the shares to cut from the training source, by the name of the part that is still missing."""
@@ -228,16 +234,18 @@ class Problem(Options, ABC, Generic[S, P]):
                 yield value
 
     @abstractmethod
-    def read(self, sources: Sources) -> tuple[S, Split[P]]:
+    def read(self, sources: Sources) -> tuple[S, Split[Any]]:
         """Learn the schema from the training source and read all sources with it, once.
+
+        The split may hold another type than the parts that `cut` makes of it.
 
         Args:
             sources: by the name of their part; by default the files of `data`.
         """
 
     @abstractmethod
-    def cut(self, split: Split[P], seed: int) -> Split[P]:
-        """Cut the parts that were given as shares from the training part."""
+    def cut(self, split: Split[Any], seed: int) -> Split[P]:
+        """Return the parts of a split that was read; cut those that were given as shares from the training part."""
 
     @abstractmethod
     def build_model(self, schema: S) -> nn.Module:

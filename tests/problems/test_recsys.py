@@ -9,12 +9,13 @@ import pytest
 import torch
 from torch import nn
 
-from rankwise.data import Interactions, InteractionSplit, hold_out, leave_one_out
+from rankwise.data import Interactions, InteractionSchema, Split, cut_histories, hold_out, leave_one_out
 from rankwise.losses import NDCGLoss, SwitchLoss
+from rankwise.models import EASE
+from rankwise.problems import Recommendation, rows
 from rankwise.samplers.histories import HistoryBatchSampler
-from rankwise.tasks import RecsysTask, rows
 from rankwise.testing import check_sampler
-from rankwise.training import adamw, fit
+from workers.fitting import fit_with
 
 USERS, ITEMS = 160, 30
 
@@ -32,10 +33,13 @@ def made_up(seed=0):
 
 def split_of(pairs):
     rest, test = hold_out(pairs, share=0.2, seed=1)
-    return InteractionSplit(*hold_out(rest, share=0.1, seed=2), test)
+    return Split(*hold_out(rest, share=0.1, seed=2), test)
 
 
 DATA = split_of(made_up())
+PARTS = cut_histories(DATA)
+SCHEMA = InteractionSchema(DATA.train.user_names, DATA.train.item_names)
+FAST = {"optimiser": {"learning_rate": 0.02, "weight_decay": 0.1}, "schedule": {"name": "constant"}}
 
 
 class Table(nn.Module):
@@ -73,22 +77,33 @@ def slow_ndcg(scores, data, part, k):
 def test_all_items_are_ranked_but_those_known_then(part, cells, monkeypatch):
     monkeypatch.setattr(rows, "_CELLS", cells)
     scores = torch.randperm(ITEMS, generator=torch.Generator().manual_seed(3)).float()
-    task = RecsysTask(DATA, "song", metrics=("ndcg@5", "recall@5"))
-    found = task.judge(Table(scores), part).per_query["ndcg@5"]
+    problem = Recommendation(metrics=("ndcg@5", "recall@5"))
+    found = problem.evaluate(Table(scores), PARTS.part(part)).per_query["ndcg@5"]
     torch.testing.assert_close(found, slow_ndcg(scores.tolist(), DATA, part, 5), equal_nan=True)
 
 
 def test_judging_leaves_the_mode_of_a_model_as_it_was():
-    task = RecsysTask(DATA, "song")
-    model = task.build_model().train()
-    first, second = task.evaluate(model, "test"), task.evaluate(model, "test")
+    problem = Recommendation()
+    model = problem.build_model(SCHEMA).train()
+    first, second = (problem.evaluate(model, PARTS.test).means for _ in range(2))
     assert first == second
     assert model.training
 
 
+@pytest.mark.parametrize("name", ["item-item", "matrix-factorisation", "neumf"])
+@pytest.mark.parametrize("cells", [2**22, 7 * ITEMS, 1])
+def test_scores_are_those_of_the_model_in_evaluation_mode(name, cells, monkeypatch):
+    monkeypatch.setattr(rows, "_CELLS", cells)
+    problem = Recommendation(model={"name": name, "dimensions": 4})
+    model = problem.build_model(SCHEMA)
+    features = PARTS.test.known.dense() if name == "item-item" else torch.arange(USERS)
+    expected = model.eval()(features).detach()
+    torch.testing.assert_close(problem.predict(model.train(), PARTS.test), expected)
+    assert model.training
+
+
 def test_a_batch_of_whole_lists_holds_each_user_once():
-    task = RecsysTask(DATA, "song", users=8)
-    batches = list(task.train_loader(seed=0))
+    batches = list(Recommendation(batches={"users": 8}).train_loader(PARTS.train, seed=0))
     assert sorted(torch.cat([batch.query_ids for batch in batches]).tolist()) == list(range(USERS))
     train = pairs_of(DATA.train)
     for batch in batches:
@@ -98,9 +113,10 @@ def test_a_batch_of_whole_lists_holds_each_user_once():
 
 
 def test_a_sampled_batch_holds_the_items_asked_for_with_their_labels():
-    task = RecsysTask(DATA, "song", model="matrix-factorisation", users=8, relevant=3, irrelevant=9)
+    batches = {"users": 8, "relevant": 3, "irrelevant": 9}
+    problem = Recommendation(model={"name": "matrix-factorisation"}, batches=batches)
     train = pairs_of(DATA.train)
-    for batch in task.train_loader(seed=0):
+    for batch in problem.train_loader(PARTS.train, seed=0):
         pairs = [tuple(pair) for pair in batch.features.tolist()]
         assert len(set(pairs)) == len(pairs)
         assert batch.labels.tolist() == [int(pair in train) for pair in pairs]
@@ -144,56 +160,64 @@ def test_pairs_that_cannot_be_are_refused(users, items, message):
 
 
 def test_a_loss_of_sampled_lists_is_told_what_the_lists_hold():
-    options = {"model": "neumf", "relevant": 2, "irrelevant": 4}
-    loss = RecsysTask(DATA, "song", **options).build_loss()
+    options = {"model": {"name": "neumf"}, "batches": {"relevant": 2, "irrelevant": 4}}
+
+    def built(**changes):
+        return Recommendation(**changes).build_loss(SCHEMA, PARTS.train, steps=50)
+
+    loss = built(**options)
     assert isinstance(loss, NDCGLoss)
     assert loss.totals.size.tolist() == [ITEMS] * USERS
     assert loss.totals.relevant.tolist() == DATA.train.users.bincount().tolist()
-    assert RecsysTask(DATA, "song").build_loss().totals is None
-    warmed = RecsysTask(DATA, "song", **options, warm_up="solc", warm_up_steps=7).build_loss()
+    assert built().totals is None
+    warmed = built(**options, warm_up={"loss": "solc", "steps": 7})
     assert isinstance(warmed, SwitchLoss)
     assert warmed.losses[0].totals.size.tolist() == [ITEMS] * USERS
 
 
-@pytest.mark.parametrize(
-    "loss, options", [("song", {"discount_shift": 5}), ("k-song", {"k": 10}), ("softmax", {}), ("bpr", {})]
-)
-@pytest.mark.parametrize("model", ["item-item", "matrix-factorisation", "neumf"])
-def test_every_model_learns_what_users_like(loss, options, model):
-    task = RecsysTask(DATA, loss, options, model=model, dimensions=8, hidden=(16,), input_dropout=0.2, users=20)
-    run = fit(task, steps=150, optimiser=adamw(0.02, weight_decay=0.1))
-    popular = Table(torch.bincount(DATA.train.items, minlength=ITEMS).float())
-    assert task.evaluate(run.model, "test")["ndcg@20"] > task.evaluate(popular, "test")["ndcg@20"] + 0.05
+def ndcg(problem, model):
+    return problem.evaluate(model, PARTS.test).means["ndcg@20"]
+
+
+def popularity():
+    return Table(torch.bincount(DATA.train.items, minlength=ITEMS).float())
+
+
+@pytest.mark.parametrize("loss", [{"name": "song", "discount_shift": 5}, {"name": "k-song", "k": 10}, "softmax", "bpr"])
+@pytest.mark.parametrize("model", [{"input_dropout": 0.2}, {"name": "matrix-factorisation"}, {"name": "neumf"}])
+def test_every_model_learns_what_users_like(loss, model):
+    hidden = {"hidden": (16,)} if model.get("name") == "neumf" else {}
+    problem = Recommendation(loss=loss, model={"dimensions": 8, **model, **hidden}, batches={"users": 20})
+    run = fit_with(problem, PARTS, schema=SCHEMA, steps=150, every=None, **FAST)
+    assert ndcg(problem, run.model) > ndcg(problem, popularity()) + 0.05
 
 
 @pytest.mark.parametrize("loss", ["song", "k-song", "solc", "sampled-softmax"])
 def test_sampled_lists_teach_too(loss):
-    task = RecsysTask(
-        DATA, loss, model="matrix-factorisation", dimensions=8, users=20, relevant=3, irrelevant=6, metrics=("ndcg@20",)
+    problem = Recommendation(
+        loss=loss,
+        model={"name": "matrix-factorisation", "dimensions": 8},
+        batches={"users": 20, "relevant": 3, "irrelevant": 6},
+        metrics=("ndcg@20",),
     )
-    run = fit(task, steps=200, optimiser=adamw(0.02, weight_decay=0.1))
-    popular = Table(torch.bincount(DATA.train.items, minlength=ITEMS).float())
-    assert task.evaluate(run.model, "test")["ndcg@20"] > task.evaluate(popular, "test")["ndcg@20"] + 0.05
+    run = fit_with(problem, PARTS, schema=SCHEMA, steps=200, every=None, **FAST)
+    assert ndcg(problem, run.model) > ndcg(problem, popularity()) + 0.05
+
+
+def test_an_ease_of_the_training_pairs_is_corrected():
+    problem = Recommendation(model={"dimensions": 4, "ease": 10.0})
+    model = problem.build_model(SCHEMA)
+    assert not model.base.any()
+    problem.fit_model(model, PARTS.train)
+    ease = EASE(ITEMS, regularisation=10.0).fit(PARTS.train.known.dense())
+    assert torch.equal(model.base, 20 * ease.weights)
+    assert ndcg(problem, model) > ndcg(problem, popularity()) + 0.05
 
 
 def test_leave_one_out_is_judged_on_one_item_a_user():
-    task = RecsysTask(leave_one_out(made_up(), by="random"), "song", metrics=("hit@10", "recall@10"))
-    found = task.judge(task.build_model(), "test")
+    problem = Recommendation(metrics=("hit@10", "recall@10"))
+    found = problem.evaluate(problem.build_model(SCHEMA), cut_histories(leave_one_out(made_up(), by="random")).test)
     assert torch.equal(found.per_query["hit@10"], found.per_query["recall@10"])
-
-
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        ({"model": "svd"}, "model: unknown word"),
-        ({"relevant": 3, "irrelevant": 3}, "relevant: expected None with the model"),
-        ({"model": "neumf", "relevant": 3}, "irrelevant: expected together with relevant"),
-        ({"model": "neumf", "ease": 10.0}, 'ease: expected None, or the model "item-item", got 10 with "neumf"'),
-    ],
-)
-def test_what_does_not_fit_is_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        RecsysTask(DATA, "song", **options)
 
 
 @pytest.mark.parametrize("seed", [0, 1])

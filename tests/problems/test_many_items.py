@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from rankwise.cli import main
-from rankwise.recipes import BadRecipe, load_recipe, make_recipe
+from rankwise.problems import BadRecipe, make_problem
+from rankwise.runs import load_run
 
 RECSYS = {"task": "recsys", "data": {"train": "train.txt", "test": "test.txt"}}
 MULTILABEL = {"task": "multilabel", "data": {"train": "train.txt"}}
@@ -20,7 +21,7 @@ WRONG = [
     (RECSYS, ["data.test=null"], "data: expected a file to test on, or leave_one_out: time or random, one of the two"),
     (RECSYS, ["data.leave_one_out=time"], "data: expected a file to test on, or leave_one_out"),
     (RECSYS, ["data={train: a, leave_one_out: time, validation: 0.1}"], "data: expected no share for validation"),
-    (RECSYS, ["data.validation=2"], "data.validation: expected a number of less than 1, got 2"),
+    (RECSYS, ["data.validation=2"], "data.validation: expected a file, or a share of the rows between 0 and 1, got 2"),
     (RECSYS, ["model.name=svd"], "model.name: expected 'item-item', 'matrix-factorisation' or 'neumf', got 'svd'"),
     (RECSYS, ["model.hidden=[8]"], "model: hidden is an option of neumf, got it with item-item"),
     (RECSYS, ["model={name: neumf, ease: 10}"], "model: ease is an option of item-item"),
@@ -39,7 +40,7 @@ WRONG = [
 @pytest.mark.parametrize("base, changes, message", WRONG, ids=lambda value: str(value)[:40])
 def test_a_wrong_recipe_is_refused(base, changes, message):
     with pytest.raises(BadRecipe) as caught:
-        make_recipe(base, changes)
+        make_problem(base, changes)
     assert str(caught.value).startswith(message)
 
 
@@ -96,8 +97,8 @@ def test_users_with_few_pairs_are_left_out(folder):
     table.write_text(table.read_text() + "new,i3,1\nnew,i4,2\nnew,i5,3\n")
     data = {"train": "pairs.csv", "leave_one_out": "random"}
     for least, users in ((1, 31), (5, 30)):
-        task = make_recipe({"task": "recsys", "data": {**data, "least": least}}).build_task(0)
-        assert len(task.data.train.user_names) == users
+        schema, _ = make_problem({"task": "recsys", "data": {**data, "least": least}}).read({})
+        assert len(schema.users) == users
 
 
 @pytest.mark.parametrize("lists, metric, loss", [("rows", "ndcg@3", "song"), ("columns", "ap", "soprc")])
@@ -110,9 +111,9 @@ def test_many_labels_are_learned_from_a_file(folder, lists, metric, loss):
 @pytest.mark.slow
 def test_two_processes_give_the_figures_of_one(folder):
     changes = ["data.train=train.txt", "data.test=test.txt", "batches.users=10", "model.dimensions=8", *SMALL]
-    changes += ["model.input_dropout=0", "budget={steps: 20}", "place.precision='64'"]
+    changes += ["model.input_dropout=0", "budget={steps: 20}", "device.precision='64'"]
     for name, launcher in (("one", ()), ("two", ("torch.distributed.run", "--nproc-per-node=2", "-m"))):
-        devices = ["place.accelerator=cpu", f"place.devices={1 if name == 'one' else 2}"]
+        devices = ["device.accelerator=cpu", f"device.devices={1 if name == 'one' else 2}"]
         command = [sys.executable, "-m", *launcher, "rankwise", "train", "ml-1m", *changes, *devices, "--out", name]
         subprocess.run(command, check=True, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
     one, two = figures(folder / "one"), figures(folder / "two")
@@ -126,7 +127,7 @@ def test_bibtex_reaches_what_is_known_of_it(real_data, tmp_path):
     data = real_data("bibtex")
     changes = [f"data.train={data}/bibtex-train.arff", f"data.test={data}/bibtex-test.arff"]
     main(["train", "bibtex", *changes, "--out", str(tmp_path / "run")])
-    assert load_recipe("bibtex", changes).build_task(0).features == 1836
+    assert load_run(tmp_path / "run").schema.features == 1836
     assert 0.52 < figures(tmp_path / "run")["ndcg@5"] < 0.60
 
 

@@ -1,0 +1,389 @@
+"""Recommendation: rank all items for each user, from what users have chosen before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+import torch
+from pydantic import Field, field_validator, model_validator
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
+
+from rankwise.data import (
+    Batch,
+    InteractionPart,
+    Interactions,
+    InteractionSchema,
+    SparseRows,
+    Split,
+    active_users,
+    cut_histories,
+    histories,
+    hold_out,
+    learn_interactions,
+    leave_one_out,
+    number_like,
+)
+from rankwise.losses import LOSSES, ListLoss, ListStatistics, SwitchLoss
+from rankwise.models import EASE, ItemItemScorer, MatrixFactorisation, NeuMF
+from rankwise.problems.batches import batches_of
+from rankwise.problems.inspection import Inspection, spread_over
+from rankwise.problems.problem import FileOrShare, LossChoice, Names, Problem, SourceOptions, Sources
+from rankwise.problems.rows import JudgedRows, evaluate_rows, predict_rows, show_rows
+from rankwise.samplers import SeededBatchSampler, ShuffledBatchSampler
+from rankwise.samplers.histories import HistoryBatchSampler
+from rankwise.training import Outputs
+from rankwise.training.options import Count, Options
+
+__all__ = ["InteractionOptions", "Recommendation"]
+
+# Users on whose complete lists running estimates are compared with exact values.
+PROBED_USERS = 24
+# Scores of EASE differ by less than 1, the margin of the losses, and "item-item" divides them by the root of the length
+# of the history: 10 for a hundred items. Twice that was as large as a factor that was learned.
+EASE_SCALE = 20.0
+ONE_TEST = "expected a file to test on, or leave_one_out: time or random, one of the two"
+
+
+class InteractionOptions(SourceOptions):
+    """Choices of users: a MovieLens or Netflix Prize folder, a table (CSV, TSV, Parquet, Arrow) with a row per pair, or
+    a text file with a line `user item item ...` per user.
+
+    Either `test` is another such file, and `validation` a file too or a share of each user's pairs of `train` (0.1); or
+    `leave_one_out` says by what ("time" or "random") each user's last pair is cut for the test and the one before for
+    validation. `user`, `item` and `time` are columns of a table, by name or position. Users with fewer than `least`
+    pairs in `train` are left out. `save_histories`: keep the pairs of `train` in the run, so that it knows without the
+    training data what its users chose.
+    """
+
+    test: Path | None = None
+    validation: FileOrShare | None = None
+    leave_one_out: Literal["time", "random"] | None = None
+    user: str | int = 0
+    item: str | int = 1
+    time: str | int | None = None
+    least: Count = 1
+    header: Literal["auto", "yes", "no"] = "auto"
+    save_histories: bool = True
+
+    @model_validator(mode="after")
+    def _one_way_to_cut(self) -> InteractionOptions:
+        tested = self.test is not None
+        if tested == (self.leave_one_out is not None) and (tested or self.train is not None):
+            raise ValueError(ONE_TEST)
+        if self.leave_one_out is not None and self.validation is not None:
+            raise ValueError("expected no share for validation with leave_one_out, which takes one pair of each user")
+        return self
+
+
+class RecommenderOptions(Options):
+    """ "item-item" scores by a user's other items, "matrix-factorisation" and "neumf" by a vector per user.
+
+    `dimensions` is the length of the vectors, for "item-item" the rank. `input_dropout` (the share of a history that is
+    left out at random while training, 0.5) and `ease` (the regularisation of an EASE of the training pairs, which is
+    corrected instead of starting from nothing) are for "item-item" only, `hidden` (the layers of the network, 128, 64
+    and 32) for "neumf" only.
+    """
+
+    name: Literal["item-item", "matrix-factorisation", "neumf"] = "item-item"
+    dimensions: Count = 64
+    input_dropout: Annotated[float, Field(ge=0, lt=1)] | None = None
+    ease: Annotated[float, Field(gt=0)] | None = None
+    hidden: Annotated[tuple[Count, ...], Field(min_length=1)] | None = None
+
+    @model_validator(mode="after")
+    def _options_of_the_model(self) -> RecommenderOptions:
+        for option, owner in (("input_dropout", "item-item"), ("ease", "item-item"), ("hidden", "neumf")):
+            if getattr(self, option) is not None and self.name != owner:
+                raise ValueError(f"{option} is an option of {owner}, got it with {self.name}")
+        return self
+
+
+class UserListBatches(Options):
+    """Batches of `users` with all items, or with so many `relevant` and `irrelevant` ones of each, drawn anew at each
+    visit."""
+
+    users: Count = 128
+    relevant: Count | None = None
+    irrelevant: Count | None = None
+
+    @model_validator(mode="after")
+    def _both_or_none(self) -> UserListBatches:
+        if (self.relevant is None) != (self.irrelevant is None):
+            raise ValueError("expected relevant and irrelevant together, or neither")
+        return self
+
+
+class LossWarmUp(Options):
+    """Start with another `loss` for so many `steps`."""
+
+    loss: str = "listwise-cross-entropy"
+    steps: Count
+
+    @field_validator("loss")
+    @classmethod
+    def _known(cls, loss: str) -> str:
+        LOSSES.get(loss)
+        return loss
+
+
+class Recommendation(Problem[InteractionSchema, InteractionPart]):
+    """Rank all items for each user; those the user is known to have chosen are left out.
+
+    Validation is evaluated with the training items known, test with training and validation items, "train" with the
+    training items themselves wanted. Every figure is that of a ranking of all other items. Items that only the files
+    for validation or test hold belong to the catalogue, too: they count as wanted, though no model has learned them.
+
+    Example:
+        >>> users, items = torch.arange(40) % 8, torch.arange(40) * 7 % 20
+        >>> pairs = Interactions(users, items, None, None, tuple("abcdefgh"), tuple("abcdefghijklmnopqrst"))
+        >>> problem = Recommendation(data={"leave_one_out": "random"}, batches={"users": 4})
+        >>> schema, split = problem.read({"train": pairs})
+        >>> parts = problem.cut(split, seed=0)
+        >>> next(iter(problem.train_loader(parts.train, seed=0))).labels.shape
+        torch.Size([4, 20])
+        >>> sorted(problem.evaluate(problem.build_model(schema), parts.test).means)
+        ['hit@10', 'map', 'ndcg@10', 'ndcg@20', 'recall@20']
+    """
+
+    kind: ClassVar[str] = "recsys"
+    summary: ClassVar[str] = "what users chose: rank all other items for each user"
+    outputs: ClassVar[Literal["scores", "vectors", "boxes"]] = "scores"
+    schema_type: ClassVar[type[Any]] = InteractionSchema
+
+    data: InteractionOptions = InteractionOptions()
+    model: RecommenderOptions = RecommenderOptions()
+    loss: LossChoice = LossChoice.of("song", discount_shift=30)
+    warm_up: LossWarmUp | None = None
+    batches: UserListBatches = UserListBatches()
+    metrics: Names = ("ndcg@20", "ndcg@10", "recall@20", "hit@10", "map")
+
+    @model_validator(mode="after")
+    def _fits(self) -> Recommendation:
+        if self._by_history and self.batches.relevant is not None:
+            raise ValueError("item-item scores all items at once: expected no batches.relevant and no irrelevant")
+        if self.warm_up is not None and self.budget.steps is not None and self.warm_up.steps >= self.budget.steps:
+            raise ValueError(f"expected a warm_up shorter than the {self.budget.steps} steps of the budget")
+        return self
+
+    @property
+    def _by_history(self) -> bool:
+        return self.model.name == "item-item"
+
+    def read(self, sources: Sources) -> tuple[InteractionSchema, Split[Interactions]]:
+        data, given = self.data, self.data.sources(sources)
+        if ("test" in given) == (data.leave_one_out is not None):
+            raise ValueError(f"data: {ONE_TEST}")
+        if "validation" in given and data.leave_one_out is not None:
+            raise ValueError("data: expected no validation data with leave_one_out, which takes one pair of each user")
+        pairs, schema = learn_interactions(
+            given["train"], user=data.user, item=data.item, time=data.time, header=data.header
+        )
+        train = active_users(pairs, data.least)
+        others = {name: schema.pairs(given[name]) for name in ("validation", "test") if name in given}
+        items = tuple(dict.fromkeys(name for each in (train, *others.values()) for name in each.item_names))
+        train = number_like(train, train.user_names, items)
+        users = train.user_names
+        for name, each in others.items():
+            others[name] = number_like(each, users, items)
+            users = others[name].user_names
+        kept = histories(train) if data.save_histories else None
+        return replace(schema, users=train.user_names, items=items, histories=kept), Split(train, **others)
+
+    def cut(self, split: Split[Interactions], seed: int) -> Split[InteractionPart]:
+        if self.data.leave_one_out is not None:
+            split = leave_one_out(split.train, by=self.data.leave_one_out, seed=seed)
+        elif split.validation is None:
+            share = self.data.validation if isinstance(self.data.validation, float) else 0.1
+            split = Split(*hold_out(split.train, share=share, seed=seed), split.test)
+        parts = cut_histories(split)
+        for name in ("validation", "test"):
+            self._check_users(parts.part(name))
+        return parts
+
+    def build_model(self, schema: InteractionSchema) -> nn.Module:
+        users, items, options = len(schema.users), len(schema.items), self.model
+        if self._by_history:
+            dropout = 0.5 if options.input_dropout is None else options.input_dropout
+            base = None if options.ease is None else torch.zeros(items, items)
+            return ItemItemScorer(items, rank=options.dimensions, input_dropout=dropout, base=base)
+        if options.name == "neumf":
+            hidden = (128, 64, 32) if options.hidden is None else options.hidden
+            return _ByUser(NeuMF(users, items, dimensions=options.dimensions, hidden=hidden))
+        return _ByUser(MatrixFactorisation(users, items, dimensions=options.dimensions))
+
+    def fit_model(self, model: nn.Module, train: InteractionPart) -> None:
+        if isinstance(model, ItemItemScorer) and model.base is not None and self.model.ease is not None:
+            fitted = EASE(train.known.width, regularisation=self.model.ease).fit(train.known.dense())
+            model.base.copy_(EASE_SCALE * fitted.weights)
+
+    def build_loss(self, schema: InteractionSchema, train: InteractionPart, *, steps: int) -> nn.Module:
+        loss = self._sampled(self.loss, train)
+        if self.warm_up is None:
+            return loss
+        return SwitchLoss(self._sampled(LossChoice.of(self.warm_up.loss), train), loss, after=self.warm_up.steps)
+
+    def train_loader(self, train: InteractionPart, seed: int) -> DataLoader[Batch]:
+        batches, known = self.batches, train.known
+        sampler: SeededBatchSampler
+        if batches.relevant is not None and batches.irrelevant is not None:
+            sampler = HistoryBatchSampler(
+                known.rows,
+                known.columns,
+                items=known.width,
+                users=batches.users,
+                relevant=batches.relevant,
+                irrelevant=batches.irrelevant,
+                drop_last=True,
+                seed=seed,
+            )
+            return batches_of(_Pairs(known), sampler)
+        users = _with_history(known)
+        if not len(users):
+            raise ValueError("data: expected at least one pair to learn from, got none")
+        sampler = ShuffledBatchSampler(users, batch_size=batches.users, drop_last=True, seed=seed)
+        return batches_of(_WholeLists(known, users, by_history=self._by_history), sampler)
+
+    def training_step(
+        self, model: nn.Module, loss: nn.Module, batch: Batch, *, previous: Outputs | None = None
+    ) -> Tensor:
+        # In a batch of whole lists single items need no state.
+        sample_ids = None if batch.labels.ndim == 2 else batch.sample_ids
+        before = None if previous is None else previous(batch.features)
+        value: Tensor = loss(
+            model(batch.features),
+            batch.labels,
+            query_ids=batch.query_ids,
+            sample_ids=sample_ids,
+            previous_scores=before,
+        )
+        return value
+
+    def predict(self, model: nn.Module, part: InteractionPart) -> Tensor:
+        """Return the scores (U, items) of all items, the known ones included."""
+        return predict_rows(model, len(part), part.known.width, self._features(part))
+
+    def inspect(
+        self,
+        model: nn.Module,
+        part: InteractionPart,
+        *,
+        bootstrap: int = 0,
+        calibration: Mapping[str, Any] | None = None,
+    ) -> Inspection:
+        features, known, wanted = self._features(part), part.known, part.labels
+
+        def read(rows: Tensor) -> JudgedRows:
+            labels = wanted.dense(rows)
+            return JudgedRows(features(rows), labels, (known.dense(rows) == 0) | (labels != 0))
+
+        return Inspection(
+            evaluate_rows(model, len(part), known.width, read, self.measured, bootstrap=bootstrap),
+            "user",
+            "item",
+            "position",
+            show_rows(model, read),
+            list_name=lambda user: f"user {part.user_names[user]}",
+            item_name=lambda _, item: f"item {part.item_names[item]}",
+        )
+
+    def probe_batch(self, train: InteractionPart) -> Batch:
+        known, width = train.known, train.known.width
+        users = _with_history(known)
+        users = users[spread_over(len(users), PROBED_USERS)]
+        if self.batches.relevant is None:
+            lists = _WholeLists(known, users, by_history=self._by_history)
+            return lists.__getitems__(range(len(users)))
+        pairs = users[:, None] * width + torch.arange(width)
+        return _Pairs(known).__getitems__(pairs.flatten().tolist())
+
+    def _features(self, part: InteractionPart) -> Callable[[Tensor], Tensor]:
+        """Return a function from rows of the part to the model's input."""
+        if self._by_history:
+            return part.known.dense
+        self._check_users(part)
+        return lambda rows: part.users[rows]
+
+    def _check_users(self, part: InteractionPart) -> None:
+        """Refuse new users to a model that has a vector per user."""
+        new = (part.users < 0).nonzero().squeeze(1)
+        if len(new) and not self._by_history:
+            raise ValueError(
+                f"data: expected users of the training data, as {self.model.name} has a vector for each, got "
+                f"{len(new)} new ones, such as {part.user_names[int(new[0])]!r}; item-item scores new users by their "
+                "histories"
+            )
+
+    def _sampled(self, loss: LossChoice, train: InteractionPart) -> ListLoss:
+        """Return a loss; where batches hold samples of the lists, it gets the sizes of the whole lists."""
+        options = {}
+        if self.batches.relevant is not None and loss.takes("statistics"):
+            users = train.known.rows
+            options["statistics"] = ListStatistics(torch.ones_like(users), users, size=train.known.width)
+        created: ListLoss = loss.create(**options)
+        return created
+
+
+class _ByUser(nn.Module):
+    """A model of users and items that takes users (B,) for all items, or pairs (N, 2) of a user and an item."""
+
+    def __init__(self, model: MatrixFactorisation | NeuMF) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, features: Tensor) -> Tensor:
+        scores: Tensor = self.model(features) if features.ndim == 1 else self.model(*features.unbind(1))
+        return scores
+
+
+@dataclass(frozen=True)
+class _WholeLists(Dataset[Batch]):
+    """Users with all items; the features are histories (B, items) or the users themselves (B,)."""
+
+    known: SparseRows
+    users: Tensor
+    by_history: bool
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+    def __getitem__(self, index: int) -> Batch:
+        return self.__getitems__([index])
+
+    def __getitems__(self, indices: Sequence[int]) -> Batch:
+        users = self.users[torch.as_tensor(indices)]
+        history = self.known.dense(users)
+        return Batch(history if self.by_history else users, history, users, users)
+
+
+@dataclass(frozen=True)
+class _Pairs(Dataset[Batch]):
+    """Pairs (N, 2) of a user and an item, by `user * items + item`."""
+
+    known: SparseRows
+
+    def __len__(self) -> int:
+        return len(self.known) * self.known.width
+
+    def __getitem__(self, index: int) -> Batch:
+        return self.__getitems__([index])
+
+    def __getitems__(self, indices: Sequence[int]) -> Batch:
+        pairs = torch.as_tensor(indices)
+        users, items = pairs // self.known.width, pairs % self.known.width
+        index = torch.searchsorted(self._chosen, pairs).clamp_max(len(self._chosen) - 1)
+        labels = (self._chosen[index] == pairs).long()
+        return Batch(torch.stack([users, items], 1), labels, items, users)
+
+    @cached_property
+    def _chosen(self) -> Tensor:
+        return self.known.rows * self.known.width + self.known.columns
+
+
+def _with_history(known: SparseRows) -> Tensor:
+    """Return the rows that have an entry."""
+    return (known.starts.diff() > 0).nonzero().squeeze(1)
