@@ -190,16 +190,23 @@ def run(out: Path, only: list[str]) -> int:
 
 def compare(before: Path, after: Path) -> int:
     """Print for every run what differs between two folders; return how many runs differ."""
-    runs = {each: {str(path.parent.relative_to(each)) for path in each.rglob("test.json")} for each in (before, after)}
-    names = sorted(set.union(*runs.values()))
+    runs = {each: {path.parent.relative_to(each) for path in each.rglob("test.json")} for each in (before, after)}
+    # A recipe that failed in both folders is a difference, too.
+    expected = {Path("runs", path.stem) for each in runs for path in each.glob("*.yaml")}
+    found = set.union(*runs.values())
+    names = sorted(found | {name for name in expected if not any(each.is_relative_to(name) for each in found)})
     if not names:
         raise SystemExit(f"{before}, {after}: expected golden runs, got none")
     differ = 0
     for name in names:
-        absent = [f"no such run in {each}" for each, found in runs.items() if name not in found]
-        differences, notes = (absent, []) if absent else compare_runs(before / name, after / name)
+        differences, notes = [f"no finished run in {each}" for each, found in runs.items() if name not in found], []
+        if not differences:
+            try:
+                differences, notes = compare_runs(before / name, after / name)
+            except (OSError, KeyError, ValueError) as problem:
+                differences = [f"cannot be compared: {type(problem).__name__} {problem}"]
         differ += bool(differences)
-        print(f"{name:32} {'DIFFERS' if differences else 'equal'}")
+        print(f"{name!s:32} {'DIFFERS' if differences else 'equal'}")
         for line in [*differences, *(f"note: {note}" for note in notes)]:
             print(f"    {line}")
     print(f"{len(names)} runs, {differ} differ")

@@ -86,7 +86,21 @@ def test_two_runs_of_one_commit_are_equal(golden, runs, capsys):
 def test_a_run_that_is_absent_is_a_difference(golden, runs, changed, capsys):
     shutil.rmtree(changed / "runs" / "tabular-seeds" / "seed-1")
     assert golden.main(["compare", str(runs[0]), str(changed)]) == 1
-    assert f"no such run in {changed}" in capsys.readouterr().out
+    assert f"no finished run in {changed}" in capsys.readouterr().out
+
+
+def test_a_recipe_that_failed_in_both_folders_is_a_difference(golden, runs, tmp_path, capsys):
+    for number, folder in enumerate(runs):
+        shutil.copytree(folder, tmp_path / str(number))
+        shutil.rmtree(tmp_path / str(number) / "runs" / "tabular-seeds")
+    assert golden.main(["compare", str(tmp_path / "0"), str(tmp_path / "1")]) == 1
+    assert f"    no finished run in {tmp_path / '0'}" in capsys.readouterr().out
+
+
+def test_a_run_without_checkpoints_is_a_difference(golden, runs, changed, capsys):
+    shutil.rmtree(changed / "runs" / "ltr-letor" / "checkpoints")
+    assert golden.main(["compare", str(runs[0]), str(changed)]) == 1
+    assert "    cannot be compared: " in capsys.readouterr().out
 
 
 def test_a_changed_weight_is_a_difference(golden, runs, changed, capsys):
