@@ -103,11 +103,11 @@ class SearchRanking(Problem[TableSchema, Part]):
         return cut
 
     def build_model(self, schema: TableSchema) -> nn.Module:
-        width, options = len(schema.features), self.model
+        width, options, fill = len(schema.features), self.model, schema.missing == "median"
         if options.name == "context-aware":
-            return ScaledRanker(ContextAwareRanker(width), width, options.scaling)
+            return ScaledRanker(ContextAwareRanker(width), width, options.scaling, fill_missing=fill)
         scorer = MLPScorer(width, hidden=options.hidden, dropout=options.dropout)
-        return scaled(scorer, width, options.scaling, fill_missing=schema.missing == "median")
+        return scaled(scorer, width, options.scaling, fill_missing=fill)
 
     def fit_model(self, model: nn.Module, train: Part) -> None:
         fit_scaling(model, train.features)
