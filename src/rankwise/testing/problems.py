@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -75,7 +76,7 @@ def check_problem(
                 _require_close(_scores(opened, new), expected, attempt)
             _check_forms(opened, expected, same or {}, ignoring)
             for name, source in (refused or {}).items():
-                _require_refused(lambda source=source: opened.predict(source), f"a source that is {name}")
+                _require_refused(partial(opened.predict, source), f"a source that is {name}")
             _require_close(_scores(opened, new), expected, "the saved run after refused sources")
         _check_damage(moved, Path(folder, "damaged"), load_run)
 
