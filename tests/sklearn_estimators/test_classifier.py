@@ -144,20 +144,31 @@ def test_in_pipelines_and_searches(rows):
     assert search.score(test_X, test_y) > test_y.mean() + 0.2
 
 
-def test_partial_fit_goes_on_and_forgets_nothing(rows):
-    X, y, test_X, test_y = rows
-    model = small(batch_size=32, learning_rate=0.02)
-    scores = []
+def test_partial_fit_goes_on_and_forgets_nothing():
+    """Each part tells of one column and is constant in the other: the last one alone cannot teach both."""
+    y = (np.arange(64) % 4 == 0).astype(int)
+    told, nothing = 2 * y - 1 + 0.1 * np.random.default_rng(0).normal(size=64), np.zeros(64)
+    parts = [np.c_[told, nothing], np.c_[nothing, told]]
+    model = small(batch_size=32, learning_rate=0.1, hidden=())
     for _ in range(12):
-        for part in np.array_split(np.arange(len(y)), 3):
-            model.partial_fit(X[part], y[part], classes=[0, 1])
-        scores.append(model.score(test_X, test_y))
-    assert scores[-1] > max(scores[0] - 0.05, 0.6)
-    assert model.predict_proba(test_X)[test_y == 1, 1].mean() > model.predict_proba(test_X)[test_y == 0, 1].mean()
-    fitted = small().fit(X, y)
-    before = fitted.decision_function(test_X)
-    fitted.partial_fit(X[:1], y[:1])
-    assert np.corrcoef(before, fitted.decision_function(test_X))[0, 1] > 0.9
+        for part in parts:
+            model.partial_fit(part, y, classes=[0, 1])
+    for part in parts:
+        chances = model.predict_proba(part)[:, 1]
+        assert chances[y == 1].min() > chances[y == 0].max()
+        assert model.score(part, y) == pytest.approx(1)
+
+
+def test_partial_fit_starts_from_the_fitted_weights(rows):
+    X, y, _, _ = rows
+    model = small(learning_rate=0.02, weight_decay=0.1).fit(X, y)
+    before = [weight.detach().clone() for weight in model._model.parameters()]
+    model.partial_fit(X[:32], y[:32])
+    moved = [(now - then).abs() for now, then in zip(model._model.parameters(), before, strict=True)]
+    # The first step of AdamW moves a weight by the learning rate at most, and shrinks it by the decay.
+    for step, then in zip(moved, before, strict=True):
+        assert bool((step <= 0.02 * (1 + 0.1 * then.abs()) + 1e-6).all())
+    assert any(bool(step.any()) for step in moved)
 
 
 def test_early_stopping_ends_before_the_budget(rows):
