@@ -14,7 +14,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +22,7 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
 # numpy's own names (it has two sets of them) for what it would use of this CPU.
-NUMPY_FEATURES: list[str] = np.show_config(mode="dicts")["SIMD Extensions"].get("found", [])  # type: ignore[call-overload]
+NUMPY_FEATURES: list[str] = np.show_config(mode="dicts").get("SIMD Extensions", {}).get("found", [])
 AVX512 = re.compile("AVX512|X86_V4")
 
 
@@ -102,12 +102,12 @@ class Outcome:
     failures: tuple[str, ...]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main() -> int:
     parser = argparse.ArgumentParser(description="Run the numeric tests as other CPUs run them.")
     parser.add_argument("--quick", action="store_true", help="only the most fragile files, and only as with AVX2")
     parser.add_argument("--workers", type=int, default=1, help="processes that share the tests of a setting")
     parser.add_argument("paths", nargs="*", help="tests to run instead")
-    given = parser.parse_args(arguments)
+    given = parser.parse_args()
     settings = {"AVX2": SETTINGS["AVX2"]} if given.quick else SETTINGS
     paths = given.paths or (FRAGILE if given.quick else NUMERIC)
     usual, failures = probe({}), []
@@ -145,13 +145,7 @@ def probe(variables: Mapping[str, str]) -> dict[str, str]:
     done = subprocess.run(
         [sys.executable, "-c", PROBE], env=_environment(variables), capture_output=True, text=True, check=True
     )
-    return dict(_pairs(done.stdout))
-
-
-def _pairs(text: str) -> Iterator[tuple[str, str]]:
-    for line in text.splitlines():
-        name, _, bits = line.partition(" ")
-        yield name, bits
+    return dict(re.findall(r"(\S+) (\S+)", done.stdout))
 
 
 def _environment(variables: Mapping[str, str]) -> dict[str, str]:

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from workers.patience import PATIENCE
+
 WORKER = Path(__file__).parents[1] / "workers" / "train_steps.py"
 KINDS = [
     *("one list", "ragged", "embedding", "columns", "stable one list", "stable ragged", "stable embedding"),
@@ -32,7 +34,7 @@ def folders(tmp_path_factory):
             for rank in range(world)
         ]
         for process in ranks:
-            _, errors = process.communicate(timeout=300)
+            _, errors = process.communicate(timeout=PATIENCE)
             assert process.returncode == 0, errors
     return found
 

@@ -12,13 +12,14 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from workers.patience import PATIENCE
+
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 OPTIONS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run", "--disable-extensions",
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
     "--remote-debugging-pipe",
 )  # fmt: skip
-SECONDS = 90
 
 
 class Browser:
@@ -126,7 +127,7 @@ class Browser:
         shutil.rmtree(self._profile, ignore_errors=True)
 
     def _targets(self):
-        end = time.monotonic() + SECONDS
+        end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
             found = self.call("Target.getTargets")["targetInfos"]
             if any(each["type"] == "page" for each in found):

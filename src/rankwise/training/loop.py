@@ -59,9 +59,9 @@ def fit(
 ) -> Run:
     """Train a task for a number of steps.
 
-    On the CPU the result depends on the arguments only: the same seed gives the same weights, bit for bit, also when
-    the run was stopped and taken up again from a checkpoint. The random state of the caller is neither read nor
-    changed.
+    On one machine, with the same versions and as many threads, the result depends on the arguments only: the same seed
+    gives the same weights, bit for bit, also when the run was stopped and taken up again from a checkpoint. Another
+    CPU rounds otherwise, and training makes more of that. The random state of the caller is neither read nor changed.
 
     Args:
         task: see `Task`.
