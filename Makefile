@@ -25,7 +25,7 @@ define environment
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-cpus test-all lint bench faults soak fuzz docs clean
+.PHONY: help demo test test-cpus test-all coverage lint bench faults soak fuzz docs clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -42,6 +42,10 @@ test-cpus: $(STAMP) ## the numeric tests as CPUs with other instructions, and ot
 
 test-all: lint ## the same with the slow tests and those on real data
 	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m ''
+
+coverage: $(STAMP) ## branch coverage of the tests: by package, and each module below 85 %
+	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --cov --cov-report=json --cov-report=xml
+	$(BIN)/python scripts/coverage_table.py coverage.json
 
 lint: $(STAMP) ## ruff, mypy and the import contract only
 	$(BIN)/ruff check .

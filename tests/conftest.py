@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
-from rankwise.data import find_data
+from benchmarks.find import find_data
 
 settings.register_profile(
     "ci",

@@ -154,10 +154,10 @@ def test_ctrl_c_ends_with_one_line_and_nothing_half_written(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-def test_importing_the_library_imports_none_of_the_upper_floors():
+def test_importing_the_library_imports_nothing_above_the_core():
     code = "import sys, rankwise; print([m for m in sys.modules if m in {f'rankwise.{r}' for r in sys.argv[1:]}])"
-    rooms = ["data", "models", "tasks", "training", "report", "cli"]
-    done = subprocess.run([sys.executable, "-c", code, *rooms], capture_output=True, text=True, check=True)
+    above = ["data", "models", "tasks", "training", "report", "cli"]
+    done = subprocess.run([sys.executable, "-c", code, *above], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
 
 

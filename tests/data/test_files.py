@@ -6,7 +6,6 @@ import gzip
 import lzma
 import os
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from hypothesis import strategies as st
 from rankwise.data import (
     complete_lines,
     extras,
-    find_data,
     read_arff,
     read_extreme,
     read_interaction_lists,
@@ -206,23 +204,6 @@ def test_a_letor_file_has_no_columns_to_name(tmp_path):
         (name,) = options
         with pytest.raises(ValueError, match=f"^{name}: expected nothing, as .* is a LETOR file"):
             read_labelled(path, **options)
-
-
-def test_data_are_found_in_the_folder_that_is_named(tmp_path, monkeypatch):
-    monkeypatch.setenv("RANKWISE_DATA", str(tmp_path))
-    (tmp_path / "bibtex").mkdir()
-    assert find_data("bibtex") == tmp_path / "bibtex"
-    with pytest.raises(FileNotFoundError, match=r"letor-mq2008: no such data; .*LETOR 4.0.* set RANKWISE_DATA"):
-        find_data("letor-mq2008")
-    with pytest.raises(FileNotFoundError, match="set RANKWISE_DATA"):
-        find_data("other")
-
-
-def test_without_a_named_folder_data_are_looked_for_beside_the_checkout(monkeypatch):
-    monkeypatch.delenv("RANKWISE_DATA", raising=False)
-    beside = Path(__file__).resolve().parents[3] / "shared" / "data" / "no such data"
-    with pytest.raises(FileNotFoundError, match=re.escape(str(beside))):
-        find_data("no such data")
 
 
 def test_a_folder_without_ratings_is_refused(tmp_path):

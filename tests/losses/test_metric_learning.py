@@ -7,6 +7,10 @@ import sys
 
 import pytest
 import torch
+
+pytest.importorskip("pytorch_metric_learning")
+pytest.importorskip("lightning_fabric")
+
 from pytorch_metric_learning import losses as peers
 
 from rankwise.data import load_digit_retrieval

@@ -16,6 +16,8 @@ from torch.multiprocessing import spawn
 from oracles import metrics as oracle
 from rankwise import metrics
 
+pytest.importorskip("torchmetrics")
+
 CASES = {
     "AveragePrecision": ({}, metrics.average_precision, oracle.average_precision, ()),
     "NDCG": ({"k": 3}, metrics.ndcg, oracle.ndcg, (3, lambda grade: 2**grade - 1)),

@@ -12,6 +12,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from workers.patience import PATIENCE
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
@@ -20,6 +22,13 @@ OPTIONS = (
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
     "--remote-debugging-pipe",
 )  # fmt: skip
+
+
+def require_browser() -> None:
+    """Skip the test where no browser is installed, or fail it where `RANKWISE_BROWSER=required`, as in CI."""
+    if CHROMIUM is None:
+        end = pytest.fail if os.environ.get("RANKWISE_BROWSER") == "required" else pytest.skip
+        end("needs Chromium or Chrome, which is not installed (Debian: apt-get install chromium)")
 
 
 class Browser:

@@ -16,9 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from benchmarks.find import find_data
 from benchmarks.quality.grid.command import run_plan
 from benchmarks.quality.grid.plan import Figures, Key, Method, Plan
-from rankwise.data import DetectionPart, DetectionSplit, find_data, read_boxes
+from rankwise.data import DetectionPart, DetectionSplit, read_boxes
 from rankwise.report.frames import draw_frames
 from rankwise.tasks import DetectionTask, DetectorModel
 from rankwise.training import adamw, fit, warmed_up

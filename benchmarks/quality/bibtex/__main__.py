@@ -11,9 +11,10 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
+from benchmarks.find import find_data
 from benchmarks.quality.grid.command import run_plan
 from benchmarks.quality.grid.plan import Figures, Key, Method, Plan
-from rankwise.data import MultiLabelSplit, cut_multilabel, find_data, read_arff
+from rankwise.data import MultiLabelSplit, cut_multilabel, read_arff
 from rankwise.losses.rivals import SquaredErrorLoss
 from rankwise.tasks import MultilabelTask
 from rankwise.training import adamw, cosine, fit

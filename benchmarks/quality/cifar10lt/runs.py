@@ -10,8 +10,9 @@ from typing import Any
 
 import torch
 
+from benchmarks.find import find_data
 from benchmarks.quality.images.plan import Options, Outcome, Row, Trial
-from rankwise.data import ArrayImages, ImagePart, ImageSplit, find_data, imbalanced
+from rankwise.data import ArrayImages, ImagePart, ImageSplit, imbalanced
 from rankwise.data.image_files import ImageOptions, read_images
 from rankwise.losses import ListLoss, SwitchLoss, create_loss
 from rankwise.tasks import LongTailTask

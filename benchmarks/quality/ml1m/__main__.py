@@ -15,10 +15,11 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from benchmarks.find import find_data
 from benchmarks.quality.grid.command import run_plan
 from benchmarks.quality.grid.plan import Figures, Key, Method, Plan
 from benchmarks.quality.ml1m.als import fit_als
-from rankwise.data import Interactions, InteractionSplit, find_data, histories, hold_out, read_interaction_lists
+from rankwise.data import Interactions, InteractionSplit, histories, hold_out, read_interaction_lists
 from rankwise.models import EASE
 from rankwise.tasks import RecsysTask
 from rankwise.training import adamw, averaged, fit, steps_down

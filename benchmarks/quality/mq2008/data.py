@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rankwise.data import Part, Split, find_data, join_parts, read_letor_folds
+from benchmarks.find import find_data
+from rankwise.data import Part, Split, join_parts, read_letor_folds
 
 __all__ = ["join_validation", "load_fold", "with_ranks"]
 

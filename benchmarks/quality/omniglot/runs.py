@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from benchmarks.find import find_data
 from benchmarks.quality.images.plan import Options, Outcome, Row, Trial
-from rankwise.data import find_data
 from rankwise.losses import LOSSES, EmbeddingLoss, SemiVariance, class_prior
 from rankwise.recipes import load_recipe
 from rankwise.tasks import ImageRetrievalTask

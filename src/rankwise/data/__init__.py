@@ -14,7 +14,6 @@ from rankwise.data.detection import (
     read_boxes,
 )
 from rankwise.data.digits import load_digit_retrieval, load_eights
-from rankwise.data.find import find_data
 from rankwise.data.histories import active_users, histories, hold_out, join_interactions, number_together
 from rankwise.data.image_files import ImageOptions, ImageSet, container, read_images
 from rankwise.data.image_sources import ArrayImages, EncodedImages, ImageSource
@@ -90,7 +89,6 @@ __all__ = [
     "cut_multilabel",
     "cut_rated_films",
     "cut_stratified",
-    "find_data",
     "folds_by_query",
     "histories",
     "hold_out",
