@@ -137,6 +137,17 @@ class IdTable(nn.Module):
         if self._index is not None:
             self._index.add(self._id_space[:count])
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Copy the used rows as arrays: tensors would share their memory with a process that they are sent to."""
+        arrays = tuple(space[: self._count].cpu().numpy().copy() for space in (self._id_space, self._row_space))
+        empty = {name: space[:0].clone() for name, space in self._buffers.items() if space is not None}
+        return {**self.__dict__, "_buffers": empty, "_arrays": arrays, "_index": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        ids, rows = state.pop("_arrays")
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._id_space, self._row_space = self._id_space.new_tensor(ids), self._row_space.new_tensor(rows)
+
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
         # Copies: a view would be saved together with all the room behind it.
