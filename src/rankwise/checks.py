@@ -26,7 +26,16 @@ __all__ = [
 
 
 def check_tensor(name: str, value: object) -> Tensor:
-    """`value` as a tensor; arrays and lists are accepted, other things are not."""
+    """`value` as a tensor; arrays and lists are accepted, other things are not, nor is anything inside torch.func.
+
+    What is packed and chosen by the values of tensors cannot be mapped over them, and state written there would hold
+    tensors of the transform.
+    """
+    if torch._C._are_functorch_transforms_active():
+        raise RuntimeError(
+            f"{name}: torch.func transforms are not supported (grad, jacrev, hessian, jvp, vmap); "
+            "call losses and metrics outside of them, and take gradients by torch.autograd.grad"
+        )
     if isinstance(value, Tensor):
         return value
     try:

@@ -59,5 +59,7 @@ class _GatherRows(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
+        if torch.is_grad_enabled():
+            raise RuntimeError("second derivatives (create_graph=True) are not supported with several processes")
         own = grad[ctx.first : ctx.first + ctx.shape[0]][tuple(slice(n) for n in ctx.shape)]
         return own.mul(ctx.world)

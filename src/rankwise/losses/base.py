@@ -33,6 +33,9 @@ class ListLoss(nn.Module):
         group_ids: which lists share what the loss remembers, shaped like `query_ids`; each list is its own group by
             default. Rows without any ids are strangers: nothing is remembered of them.
 
+    Second derivatives (`create_graph=True`) are those of the gradient returned. Losses whose gradient holds fixed what
+    moves with the scores, or is no derivative, refuse them by a RuntimeError when the gradient is asked for.
+
     Under an initialised process group all ranks see the joined batch, and the mean of their gradients is the gradient
     of the loss over that batch.
     """

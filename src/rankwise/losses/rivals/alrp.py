@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from rankwise.checks import check_finite, check_labels, check_positive, check_same_shape, check_tensor
 from rankwise.distributed import gather_rows
 from rankwise.lists import Lists, pack
+from rankwise.losses.first_order import first_order_only
 from rankwise.losses.rivals.error_driven import pair_updates
 from rankwise.losses.rivals.given_gradient import with_gradient
 from rankwise.losses.rivals.soft_ranks import soft_ranks
@@ -87,7 +88,9 @@ class ALRPLoss(nn.Module):
             balance = value / places.clamp_min(torch.finfo(places.dtype).tiny)
         # Its value is `value`, its gradient that of the errors, balanced.
         placed = value + balance * (places - places.detach())
-        total = with_gradient(placed.detach(), lists.scores, gradient) + placed - placed.detach()
+        name, reason = type(self).__name__, "its gradients are updates of pairs and of balanced errors, not derivatives"
+        placed = first_order_only(placed, name, reason)
+        total = with_gradient(placed.detach(), lists.scores, gradient, name, reason) + placed - placed.detach()
         return (total * sides.valid).sum()
 
 

@@ -12,6 +12,7 @@ from rankwise.distributed import gather_rows
 from rankwise.estimators import RecentRows
 from rankwise.lists import full_precision
 from rankwise.losses.embedding import check_embeddings
+from rankwise.losses.first_order import first_order_only
 
 __all__ = [
     "CrossBatchMemoryLoss",
@@ -93,7 +94,7 @@ class CrossBatchMemoryLoss(MetricLearningLoss):
             self.vectors, self.classes = vectors, classes
         pairs = _pairs(labels, classes, own=len(classes) - len(labels))
         value: Tensor = self.loss(embeddings, labels, pairs, vectors, classes)
-        return value
+        return first_order_only(value, type(self).__name__, "its gradient holds the remembered copy of the batch fixed")
 
     def _with_batch(self, embeddings: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         if len(embeddings) > self.memory:
