@@ -7,8 +7,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from rankwise.checks import check_choice, check_ids, check_labels, check_tensor
-from rankwise.distributed import gather_rows, world_size
+from rankwise.checks import check_choice, check_ids, check_labels, check_same_shape, check_tensor
+from rankwise.distributed import gather_inputs, world_size
 from rankwise.lists import Lists, PackedLists, full_precision, pack, reduce_lists
 from rankwise.losses.compiled import outside_graphs
 
@@ -69,15 +69,22 @@ class ListLoss(nn.Module):
         previous_scores: Tensor | None = None,
         group_ids: Tensor | None = None,
     ) -> Tensor:
-        scores, labels = check_tensor("scores", scores), check_tensor("labels", labels)
         if world_size() > 1:
-            if mask is None and scores.ndim == 2:
-                mask = torch.ones_like(scores, dtype=torch.bool)
-            scores, labels = gather_rows(scores), gather_rows(labels)
-            query_ids, mask = _gather("query_ids", query_ids), _gather("mask", mask)
-            weights, group_ids = _gather("weights", weights), _gather("group_ids", group_ids)
-            sample_ids = _gather("sample_ids", sample_ids)
-            previous_scores = _gather("previous_scores", previous_scores)
+            inputs = gather_inputs(
+                lambda: _check_inputs(
+                    scores=scores,
+                    labels=labels,
+                    query_ids=query_ids,
+                    sample_ids=sample_ids,
+                    mask=mask,
+                    weights=weights,
+                    previous_scores=previous_scores,
+                    group_ids=group_ids,
+                ),
+                pad=self.lists == "rows",
+            )
+            scores, labels, query_ids, sample_ids, mask, weights, previous_scores, group_ids = inputs.values()
+        scores, labels = check_tensor("scores", scores), check_tensor("labels", labels)
         with full_precision(scores.device.type):
             if scores.dtype in (torch.float16, torch.bfloat16):
                 scores = scores.float()
@@ -110,8 +117,23 @@ class ListLoss(nn.Module):
         raise NotImplementedError
 
 
-def _gather(name: str, given: object) -> Tensor | None:
-    return None if given is None else gather_rows(check_tensor(name, given))
+def _check_inputs(**given: object) -> dict[str, Tensor | None]:
+    """Return the inputs of one of several ranks as tensors, of shapes that go together."""
+    inputs = {name: None if value is None else check_tensor(name, value) for name, value in given.items()}
+    scores = check_tensor("scores", inputs["scores"])
+    for name in ("labels", "sample_ids", "mask", "weights", "previous_scores"):
+        tensor = inputs[name]
+        if tensor is not None:
+            check_same_shape(name, tensor, "scores", scores.shape)
+    for name in ("query_ids", "group_ids"):
+        tensor = inputs[name]
+        if tensor is not None and scores.ndim == 2:
+            check_same_shape(name, tensor, "one id per list", scores.shape[:1])
+        elif tensor is not None:
+            check_same_shape(name, tensor, "scores", scores.shape)
+    if inputs["mask"] is None and scores.ndim == 2:
+        inputs["mask"] = torch.ones_like(scores, dtype=torch.bool)
+    return inputs
 
 
 def _in_units_of_the_largest(lists: Lists) -> Lists:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from rankwise.checks import check_count
-from rankwise.distributed import gather_rows
+from rankwise.distributed import gather_inputs
 from rankwise.estimators import RecentRows
 from rankwise.lists import full_precision
 from rankwise.losses.embedding import check_embeddings
@@ -46,11 +46,14 @@ class MetricLearningLoss(nn.Module):
         self.loss = loss
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        embeddings, labels = check_embeddings("", embeddings, labels)
-        with full_precision(embeddings.device.type):
-            if embeddings.dtype in (torch.float16, torch.bfloat16):
-                embeddings = embeddings.float()
-            return self.of_batch(gather_rows(embeddings), gather_rows(labels))
+        def prepare() -> dict[str, Tensor | None]:
+            vectors, classes = check_embeddings("", embeddings, labels)
+            half = vectors.dtype in (torch.float16, torch.bfloat16)
+            return {"embeddings": vectors.float() if half else vectors, "labels": classes}
+
+        vectors, classes = gather_inputs(prepare, pad=False).values()
+        with full_precision(vectors.device.type):
+            return self.of_batch(vectors, classes)
 
     def of_batch(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         """The loss of a batch that is checked and gathered."""
