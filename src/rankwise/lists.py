@@ -8,7 +8,6 @@ shortest list, so that one long list does not blow up all the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -26,7 +25,6 @@ __all__ = [
     "compact",
     "count",
     "every",
-    "full_precision",
     "pack",
     "reduce_lists",
 ]
@@ -272,13 +270,6 @@ def reduce_lists(
     share = counted.to(values.dtype) if weights is None else counted * weights.to(values.dtype)
     total = (filled * share).sum()
     return total if reduction == "sum" else total / share.sum().clamp_min(torch.finfo(values.dtype).tiny)
-
-
-def full_precision(device_type: str) -> AbstractContextManager[object]:
-    """Autocast switched off, at no cost where it is not on."""
-    if torch.is_autocast_enabled(device_type):
-        return torch.autocast(device_type, enabled=False)
-    return nullcontext()
 
 
 def _nonzero(chosen: Tensor) -> tuple[Tensor, Tensor]:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from rankwise.estimators.hashing import HashIndex
 from rankwise.lists import every
+from rankwise.modes import outside_inference_mode
 
 __all__ = ["IdTable"]
 
@@ -66,6 +67,7 @@ class IdTable(nn.Module):
         """(n, width) the rows of `ids`."""
         return self._row_space[: self._count]
 
+    @outside_inference_mode
     def locate(self, ids: Tensor) -> Tensor:
         """Which row each of `ids` (Q,) or (Q, 2) has, -1 for none: (Q,). For reading and updating with one search."""
         ids = self._as_columns(ids)
@@ -88,6 +90,7 @@ class IdTable(nn.Module):
             return self._row_space[place], known
         return self._row_space[place.clamp_min(0)].masked_fill(~known[:, None], 0), known
 
+    @outside_inference_mode
     @torch.no_grad()
     def update(
         self,
@@ -153,6 +156,7 @@ class IdTable(nn.Module):
         # Copies: a view would be saved together with all the room behind it.
         destination[prefix + "ids"], destination[prefix + "rows"] = self.ids.clone(), self.rows.clone()
 
+    @outside_inference_mode
     def _load_from_state_dict(
         self,
         state_dict: dict[str, Any],

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from rankwise.checks import check_choice, check_ids, check_labels, check_same_shape, check_tensor
 from rankwise.distributed import gather_inputs, world_size
-from rankwise.lists import Lists, PackedLists, full_precision, pack, reduce_lists
-from rankwise.losses.compiled import outside_graphs
+from rankwise.lists import Lists, PackedLists, pack, reduce_lists
+from rankwise.modes import full_precision, outside_graphs, outside_inference_mode
 
 __all__ = ["ListLoss"]
 
@@ -57,6 +57,7 @@ class ListLoss(nn.Module):
         return int((~self._valid).sum())
 
     @outside_graphs
+    @outside_inference_mode
     def forward(
         self,
         scores: Tensor,

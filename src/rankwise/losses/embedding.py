@@ -7,11 +7,11 @@ from torch import Tensor, nn
 
 from rankwise.checks import check_choice, check_finite, check_ids, check_same_shape, check_tensor
 from rankwise.distributed import gather_inputs
-from rankwise.lists import PackedLists, full_precision
+from rankwise.lists import PackedLists
 from rankwise.losses.base import ListLoss
-from rankwise.losses.compiled import outside_graphs
 from rankwise.losses.similarity import unit_vectors
 from rankwise.losses.similarity_lists import similarity_lists
+from rankwise.modes import full_precision, outside_graphs, outside_inference_mode
 
 __all__ = ["EmbeddingLoss", "check_embeddings"]
 
@@ -59,6 +59,7 @@ class EmbeddingLoss(nn.Module):
         return self.loss.skipped
 
     @outside_graphs
+    @outside_inference_mode
     def forward(
         self,
         embeddings: Tensor,

@@ -58,5 +58,5 @@ class SwitchLoss(ListLoss):
         loss = cast(ListLoss, self.losses[int(self.switched)])
         values, valid = loss.per_list(packed, group_ids)
         if self.training:
-            self.step += 1
+            self.step = self.step + 1
         return values, valid

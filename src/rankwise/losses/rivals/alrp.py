@@ -13,6 +13,7 @@ from rankwise.losses.rivals.error_driven import pair_updates
 from rankwise.losses.rivals.given_gradient import with_gradient
 from rankwise.losses.rivals.soft_ranks import soft_ranks
 from rankwise.losses.sides import Sides, split_sides
+from rankwise.modes import outside_inference_mode
 from rankwise.pairs import pair_sums
 from rankwise.surrogates import PiecewiseStep
 
@@ -54,6 +55,7 @@ class ALRPLoss(nn.Module):
         super().__init__()
         self.step = PiecewiseStep(check_positive("delta", delta))
 
+    @outside_inference_mode
     def forward(self, scores: Tensor, labels: Tensor, errors: Tensor, *, mask: Tensor | None = None) -> Tensor:
         inputs = gather_inputs(lambda: _check_inputs(scores=scores, labels=labels, errors=errors, mask=mask))
         scores, labels, errors, mask = inputs.values()

@@ -70,7 +70,7 @@ class GumbelApproxNDCGLoss(ApproxNDCGLoss):
         if not self.training:
             return super().per_list(packed, group_ids)
         values, valid = packed.map(lambda lists: self._sampled(lists, packed.ids))
-        self.steps += 1
+        self.steps = self.steps + 1
         return values, valid
 
     def _sampled(self, lists: Lists, ids: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from rankwise.checks import check_count
 from rankwise.distributed import gather_inputs
 from rankwise.estimators import RecentRows
-from rankwise.lists import full_precision
 from rankwise.losses.embedding import check_embeddings
 from rankwise.losses.first_order import first_order_only
+from rankwise.modes import full_precision, outside_inference_mode
 
 __all__ = [
     "CrossBatchMemoryLoss",
@@ -45,6 +45,7 @@ class MetricLearningLoss(nn.Module):
         super().__init__()
         self.loss = loss
 
+    @outside_inference_mode
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         def prepare() -> dict[str, Tensor | None]:
             vectors, classes = check_embeddings("", embeddings, labels)
@@ -111,6 +112,7 @@ class CrossBatchMemoryLoss(MetricLearningLoss):
         vectors = torch.cat([self.vectors.to(embeddings), embeddings])
         return vectors[-self.memory :], torch.cat([self.classes.to(labels.device), labels])[-self.memory :]
 
+    @outside_inference_mode
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
         for name in ("vectors", "classes"):
             saved = state_dict.get(prefix + name)
@@ -154,7 +156,7 @@ class LateMemoryPairs(MetricLearningLoss):
             value = (value + longer) / 2
         if self.training:
             self.recent.add(embeddings.detach(), labels)
-            self.step += 1
+            self.step = self.step + 1
         return value
 
 
