@@ -59,6 +59,8 @@ class AUPRCLoss(ListLoss):
     NeurIPS 2022, equations (7) to (9), with its misprints corrected.
     """
 
+    remembers = ("link.kind",)
+
     def __init__(
         self,
         prior: float | str | Tensor | Prior = 0.1,

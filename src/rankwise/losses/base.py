@@ -5,18 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from rankwise.checks import check_choice, check_ids, check_labels, check_same_shape, check_tensor
 from rankwise.distributed import gather_inputs, world_size
 from rankwise.lists import Lists, PackedLists, pack, reduce_lists
+from rankwise.losses.marked import MarkedModule
 from rankwise.modes import full_precision, outside_graphs, outside_inference_mode
 
 __all__ = ["ListLoss"]
 
 
-class ListLoss(nn.Module):
-    """A loss over lists. A subclass says what lists cost (`per_list`) and which labels it takes.
+class ListLoss(MarkedModule):
+    """A loss over lists. A subclass says what lists cost (`per_list`), which labels it takes, and, if it has a state,
+    which options give it its meaning (`remembers`, see `MarkedModule`).
 
     Called as `loss(scores, labels, *, query_ids, sample_ids, mask, weights, previous_scores, group_ids)`:
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from rankwise.checks import check_choice, check_finite, check_ids, check_same_shape, check_tensor
 from rankwise.distributed import gather_inputs
 from rankwise.lists import PackedLists
 from rankwise.losses.base import ListLoss
+from rankwise.losses.marked import MarkedModule
 from rankwise.losses.similarity import unit_vectors
 from rankwise.losses.similarity_lists import similarity_lists
 from rankwise.modes import full_precision, outside_graphs, outside_inference_mode
@@ -16,7 +17,7 @@ from rankwise.modes import full_precision, outside_graphs, outside_inference_mod
 __all__ = ["EmbeddingLoss", "check_embeddings"]
 
 
-class EmbeddingLoss(nn.Module):
+class EmbeddingLoss(MarkedModule):
     """Every item of the batch is a query that ranks all others by similarity; items of its class are relevant.
 
     Called as `loss(embeddings, labels, reference_embeddings=None, reference_labels=None, previous_embeddings=None)`:
@@ -40,6 +41,8 @@ class EmbeddingLoss(nn.Module):
         >>> bool(loss(torch.eye(4), torch.tensor([0, 0, 1, 1])) > 0)
         True
     """
+
+    remembers = ("similarity",)
 
     def __init__(self, loss: ListLoss, similarity: str = "cosine") -> None:
         super().__init__()

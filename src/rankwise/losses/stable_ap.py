@@ -76,6 +76,8 @@ class StableAPLoss(ListLoss):
     Computers 2025, with its misprints corrected.
     """
 
+    remembers = ("link.kind",)
+
     def __init__(
         self,
         rho: float | str = 1.0,

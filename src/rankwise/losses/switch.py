@@ -34,6 +34,7 @@ class SwitchLoss(ListLoss):
         True
     """
 
+    remembers = ()
     step: Tensor
 
     def __init__(self, first: ListLoss, second: ListLoss, after: int) -> None:

@@ -49,6 +49,8 @@ class TopKNDCGLoss(CompositionalLoss):
     Paper: Qiu et al., ICML 2022 (K-SONG), with its misprints corrected.
     """
 
+    remembers = ("k", "surrogate.margin", "gain", "self_weight")
+
     def __init__(
         self,
         k: int = 10,

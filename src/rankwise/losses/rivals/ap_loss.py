@@ -42,6 +42,8 @@ class APLoss(ListLoss):
     precision.
     """
 
+    remembers = ()
+
     def __init__(
         self,
         delta: float = 1.0,

@@ -43,6 +43,8 @@ class BlackboxAPLoss(ListLoss):
     the more lists there are.
     """
 
+    remembers = ()
+
     def __init__(
         self,
         strength: float = 4.0,

@@ -45,6 +45,7 @@ class GumbelApproxNDCGLoss(ApproxNDCGLoss):
     Paper: Bruch et al., A stochastic treatment of learning to rank scoring functions, WSDM 2020.
     """
 
+    remembers = ()
     steps: Tensor
 
     def __init__(

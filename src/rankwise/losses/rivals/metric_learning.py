@@ -12,6 +12,7 @@ from rankwise.distributed import gather_inputs
 from rankwise.estimators import RecentRows
 from rankwise.losses.embedding import check_embeddings
 from rankwise.losses.first_order import first_order_only
+from rankwise.losses.marked import MarkedModule
 from rankwise.modes import full_precision, outside_inference_mode
 
 __all__ = [
@@ -26,7 +27,7 @@ __all__ = [
 ]
 
 
-class MetricLearningLoss(nn.Module):
+class MetricLearningLoss(MarkedModule):
     """A loss of pytorch-metric-learning over the pairs or triplets of a batch.
 
     Called as `loss(embeddings, labels)` with (B, d) vectors and (B,) integer classes. Under an initialised process
@@ -82,6 +83,7 @@ class CrossBatchMemoryLoss(MetricLearningLoss):
     Paper: Wang et al., Cross-Batch Memory for Embedding Learning, CVPR 2020.
     """
 
+    remembers = ()
     vectors: Tensor
     classes: Tensor
 
@@ -139,6 +141,7 @@ class LateMemoryPairs(MetricLearningLoss):
         (2, tensor([0, 0, 1, 1]))
     """
 
+    remembers = ()
     step: Tensor
 
     def __init__(self, loss: nn.Module, *, memory: int, after: int = 0) -> None:

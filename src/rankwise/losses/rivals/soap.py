@@ -45,6 +45,8 @@ class SOAPLoss(ListLoss):
     2021.
     """
 
+    remembers = ("surrogate.margin", "link.kind")
+
     def __init__(
         self,
         margin: float = 1.0,
