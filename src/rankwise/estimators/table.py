@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from rankwise.estimators.hashing import HashIndex
+from rankwise.estimators.spaces import LINEAR, Space
 from rankwise.lists import every
 from rankwise.modes import outside_inference_mode
 
@@ -97,12 +98,12 @@ class IdTable(nn.Module):
         ids: Tensor,
         values: Tensor,
         update_rate: float,
-        blend: Callable[[Tensor, Tensor, float], Tensor] = torch.lerp,
+        space: Space = LINEAR,
         place: Tensor | None = None,
     ) -> Tensor:
         """Move the rows of `ids` (Q,) or (Q, 2) towards `values` (Q, width); gives them as they are then, (Q, width).
 
-        `blend(old, new, update_rate)` says how, for numbers whose average is not taken as they are (logarithms).
+        `space` says how numbers are averaged that are not given as they are (logarithms).
         `place` is what `locate(ids)` gave, if that was asked already.
         """
         if not len(ids):
@@ -119,8 +120,8 @@ class IdTable(nn.Module):
             distinct, now = place, values
         else:
             distinct, inverse, counts = place.unique(return_inverse=True, return_counts=True)
-            now = values.new_zeros(len(distinct), self.width).index_add_(0, inverse, values).div_(counts[:, None])
-        remembered = blend(self._row_space[distinct], now, update_rate)
+            now = space.mean(values, inverse, counts)
+        remembered = space.blend(self._row_space[distinct], now, update_rate)
         now = torch.where(distinct[:, None] < before, remembered, now) if any_new else remembered
         self._row_space[distinct] = now
         return now if inverse is None else now[inverse]
