@@ -25,7 +25,7 @@ define environment
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint bench golden faults soak fuzz docs clean
+.PHONY: help demo test test-cpus test-all coverage lint bench golden faults soak fuzz docs clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -35,9 +35,17 @@ demo: $(STAMP) ## train by cross entropy and by the metric itself on bundled dat
 
 test: lint ## lint, types, import contract, doctests, tests
 	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	$(BIN)/python scripts/test_cpus.py --quick
+
+test-cpus: $(STAMP) ## the numeric tests as CPUs with other instructions, and other numbers of threads, run them
+	$(BIN)/python scripts/test_cpus.py --workers $(WORKERS)
 
 test-all: lint ## the same with the slow tests and those on real data
 	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m ''
+
+coverage: $(STAMP) ## branch coverage of the tests: by package, and each module below 85 %
+	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --cov --cov-report=json --cov-report=xml
+	$(BIN)/python scripts/coverage_table.py coverage.json
 
 lint: $(STAMP) ## ruff, mypy and the import contract only
 	$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-"""Folders of the real data sets that tests and benchmarks use; none of them is part of this project."""
+"""Find the real data sets that tests and benchmarks use; none of them is part of this project."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ _SOURCES = {
 
 
 def find_data(name: str) -> Path:
-    """Return the folder of a data set: in the folder that `RANKWISE_DATA` names, else `../shared/data` by a checkout.
+    """Return the path of a data set.
+
+    It is looked for in the folder that `RANKWISE_DATA` names, else in `../shared/data` beside the checkout.
 
     Args:
         name: of the data set, such as "letor-mq2008".
 
     Raises:
-        FileNotFoundError: it is not there; the message says where to get it and where to put it.
+        FileNotFoundError: there is no such path; the message says where to get the data and where to put them.
     """
     named = os.environ.get("RANKWISE_DATA")
     root = Path(named) if named else Path(__file__).resolve().parents[2] / "shared" / "data"

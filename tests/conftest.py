@@ -22,9 +22,15 @@ settings.register_profile(
 settings.register_profile("search", deadline=None, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
+# The workers share the cores; OMP_NUM_THREADS asks for more threads than one.
 if "PYTEST_XDIST_WORKER" in os.environ:
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    torch.set_num_threads(1)
+    torch.set_num_threads(int(os.environ.setdefault("OMP_NUM_THREADS", "1")))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Start each test, and the fixtures made for it, from one random state: no test depends on those run before it."""
+    torch.manual_seed(0)
 
 
 @pytest.fixture

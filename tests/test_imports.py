@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import subprocess
 import sys
-import time
 from importlib import metadata
-from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-
-import rankwise
 
 CORE = ("torch", "numpy")
 
@@ -63,22 +60,23 @@ def test_the_block_itself_works():
     assert "No module named 'pytest' (blocked)" in done.stderr
 
 
-def test_the_package_and_its_metadata_have_one_version():
-    project = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
-    assert f'\nversion = "{rankwise.__version__}"\n' in project
-
-
 @pytest.mark.slow
 def test_import_costs_little_more_than_torch():
     seconds: dict[str, list[float]] = {"import torch": [], "import rankwise": []}
     for _ in range(6):
         for statement, times in seconds.items():
-            start = time.perf_counter()
+            start = _seconds_of_children()
             subprocess.run([sys.executable, "-c", statement], check=True)
-            times.append(time.perf_counter() - start)
+            times.append(_seconds_of_children() - start)
     # The first of each reads the files from the disk.
     torch_only, with_rankwise = (statistics.median(times[1:]) for times in seconds.values())
     assert with_rankwise - torch_only <= 0.3
+
+
+def _seconds_of_children() -> float:
+    """Return the processor seconds of the processes that have ended; other work on the machine does not add to them."""
+    times = os.times()
+    return times.children_user + times.children_system
 
 
 def _modules_outside_core() -> set[str]:

@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 
-from rankwise.surrogates import Hinge, Logistic, OneSidedHuber, OneSidedTanh, PiecewiseStep, Sigmoid, SquaredHinge
+from rankwise.surrogates import (
+    Hinge,
+    Logistic,
+    OneSidedHuber,
+    OneSidedTanh,
+    PiecewiseStep,
+    Sigmoid,
+    Slope,
+    SquaredHinge,
+)
 
 ALL = [
     OneSidedHuber(0.3),
@@ -43,10 +52,21 @@ def test_slope_is_the_derivative_of_value(surrogate):
     torch.testing.assert_close(surrogate.slope(x.detach().clone()), numeric, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("surrogate", [s for s in ALL if s.pieces is not None])
+@pytest.mark.parametrize("surrogate", ALL)
+def test_curvature_is_the_derivative_of_slope(surrogate):
+    # An irrational shift keeps the grid away from the kinks.
+    x, step = GRID + 0.00031415, 1e-6
+    numeric = (surrogate.slope(x + step) - surrogate.slope(x - step)) / (2 * step)
+    torch.testing.assert_close(surrogate.curvature(x.clone()), numeric, rtol=1e-5, atol=1e-5)
+    assert surrogate.curvature(torch.tensor([torch.inf])).item() == 0
+
+
+@pytest.mark.parametrize("surrogate", [s for s in [*ALL, *map(Slope, ALL)] if s.pieces is not None])
 def test_pieces_are_the_same_function(surrogate):
     pieces = surrogate.pieces
-    scaled = GRID / pieces.scale
+    # Slopes jump at kinks, which a shift keeps the grid away from.
+    x = GRID + 0.00031415 if isinstance(surrogate, Slope) else GRID
+    scaled = x / pieces.scale
 
     def polynomial(coefficients, at):
         return sum(c * at**power for power, c in enumerate(coefficients))
@@ -54,7 +74,7 @@ def test_pieces_are_the_same_function(surrogate):
     u = scaled - pieces.tail_end
     middle = polynomial(pieces.middle, u) if pieces.middle else torch.zeros_like(u)
     expected = torch.where(u < 0, polynomial(pieces.tail, scaled), torch.where(u < 1, middle, 0.0))
-    torch.testing.assert_close(surrogate.value(GRID.clone()), expected, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(surrogate.value(x.clone()), expected, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("build", [OneSidedHuber, SquaredHinge, OneSidedTanh, Sigmoid, Logistic, PiecewiseStep])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.metrics import average_precision_score
 from sklearn.model_selection import StratifiedKFold
 
+from benchmarks.find import find_data
 from rankwise.metrics import compare
 
 __all__ = ["Table", "load_table", "report", "run_folds"]
@@ -32,11 +32,7 @@ def load_table(name: str) -> Table:
         X, y = load_breast_cancer(return_X_y=True)
         # Malignant, the rarer class, is what is looked for.
         return X, 1 - y
-    named = os.environ.get("RANKWISE_DATA")
-    root = Path(named) if named else Path(__file__).resolve().parents[3] / "shared" / "data"
-    path = root / "mammography" / "mammography.csv"
-    if not path.exists():
-        raise SystemExit(f"no {path}: set RANKWISE_DATA to the folder that holds mammography/")
+    path = find_data("mammography") / "mammography.csv"
     rows = [line.split(",") for line in path.read_text().split()]
     return np.array([row[:-1] for row in rows], dtype=float), np.array([row[-1] == "'1'" for row in rows], dtype=int)
 

@@ -8,13 +8,13 @@ touched. Prints a Markdown table and saves it beside this file. Needs `movielens
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from benchmarks.find import find_data
 from rankwise.losses import ListStatistics, NDCGLoss
 from rankwise.metrics import ndcg
 
@@ -51,7 +51,7 @@ def main() -> None:
 
 def load() -> tuple[Tensor, Tensor]:
     """(users, items) booleans: what each user is known to have, and what was held out."""
-    file = Path(os.environ["RANKWISE_DATA"]) / "movielens-1m-implicit" / "train.txt"
+    file = find_data("movielens-1m-implicit") / "train.txt"
     rows = [list(map(int, line.split()))[1:] for line in file.read_text().splitlines()]
     known = torch.zeros(len(rows), 1 + max(map(max, rows)), dtype=torch.bool)
     for user, items in enumerate(rows):

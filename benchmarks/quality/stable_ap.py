@@ -14,7 +14,6 @@ Prints Markdown and saves it beside this file, one file per task.
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks.find import find_data
 from rankwise.data import load_digit_retrieval
 from rankwise.data.parts import Split, cut_by_class
 from rankwise.tasks import RetrievalTask, TabularTask, Task
@@ -125,11 +125,7 @@ TASKS = {"digits": _digits, "mammography": _mammography}
 
 
 def _load_mammography(seed: int) -> Split:
-    named = os.environ.get("RANKWISE_DATA")
-    root = Path(named) if named else Path(__file__).resolve().parents[3] / "shared" / "data"
-    path = root / "mammography" / "mammography.csv"
-    if not path.exists():
-        raise SystemExit(f"no {path}: set RANKWISE_DATA to the folder that holds mammography/, or use --tasks digits")
+    path = find_data("mammography") / "mammography.csv"
     rows = np.genfromtxt(path, delimiter=",", dtype=str)
     features = torch.from_numpy(rows[:, :-1].astype(np.float32))
     # The rarer class is the positive one; the files in circulation write it as 1 or '1'.

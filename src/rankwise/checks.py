@@ -26,11 +26,26 @@ __all__ = [
 
 
 def check_tensor(name: str, value: object) -> Tensor:
-    """`value` as a tensor; arrays and lists are accepted, other things are not."""
+    """Return `value` as a tensor; arrays and lists are accepted, other things are not, nor is anything in torch.func.
+
+    Arrays keep their precision, and Python's floats their double precision. What is packed and chosen by the values of
+    tensors cannot be mapped over them by torch.func, and state written there would hold tensors of the transform.
+    """
+    if torch._C._are_functorch_transforms_active():
+        raise RuntimeError(
+            f"{name}: torch.func transforms are not supported (grad, jacrev, hessian, jvp, vmap); "
+            "call losses and metrics outside of them, and take gradients by torch.autograd.grad"
+        )
     if isinstance(value, Tensor):
         return value
     try:
-        return torch.as_tensor(value)
+        if hasattr(value, "__array__"):
+            array = np.asarray(value)
+            # Torch takes arrays that it may write to, and whose rows do not run backwards.
+            plain = array.flags.writeable and all(stride >= 0 for stride in array.strides)
+            return torch.from_numpy(array if plain else array.copy())
+        tensor = torch.as_tensor(value)
+        return torch.as_tensor(value, dtype=torch.float64) if tensor.is_floating_point() else tensor
     except (TypeError, ValueError, RuntimeError):
         raise TypeError(f"{name}: expected a tensor or an array of numbers, got {type(value).__name__}") from None
 

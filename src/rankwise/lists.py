@@ -8,7 +8,6 @@ shortest list, so that one long list does not blow up all the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -26,7 +25,6 @@ __all__ = [
     "compact",
     "count",
     "every",
-    "full_precision",
     "pack",
     "reduce_lists",
 ]
@@ -164,14 +162,14 @@ def pack(
         >>> packed = pack([.1, .9, .4], [0, 1, 1], query_ids=[7, -2, 7])
         >>> packed.ids, packed.blocks[0].scores
         (tensor([-2,  7]), tensor([[0.9000, 0.0000],
-                [0.1000, 0.4000]]))
+                [0.1000, 0.4000]], dtype=torch.float64))
     """
     check_choice("lists", lists, ("rows", "columns"))
     scores = check_tensor("scores", scores)
     if not scores.is_floating_point():
         if scores.is_complex() or scores.dtype == torch.bool:
             raise TypeError(f"scores: expected real numbers, got {scores.dtype}")
-        scores = scores.to(torch.get_default_dtype())
+        scores = _whole_numbers(scores)
     if scores.ndim not in (1, 2):
         raise ValueError(f"scores: expected 1 or 2 dimensions, got shape {tuple(scores.shape)}")
     labels = _beside("labels", labels, scores)
@@ -274,13 +272,6 @@ def reduce_lists(
     return total if reduction == "sum" else total / share.sum().clamp_min(torch.finfo(values.dtype).tiny)
 
 
-def full_precision(device_type: str) -> AbstractContextManager[object]:
-    """Autocast switched off, at no cost where it is not on."""
-    if torch.is_autocast_enabled(device_type):
-        return torch.autocast(device_type, enabled=False)
-    return nullcontext()
-
-
 def _nonzero(chosen: Tensor) -> tuple[Tensor, Tensor]:
     """Rows and columns of what is True in (Q, L); on the CPU numpy looks many times faster for the few of many."""
     if chosen.device.type != "cpu":
@@ -288,6 +279,18 @@ def _nonzero(chosen: Tensor) -> tuple[Tensor, Tensor]:
         return rows, columns
     found = np.divmod(np.flatnonzero(chosen.numpy()), max(1, chosen.shape[1]))
     return torch.from_numpy(found[0]), torch.from_numpy(found[1])
+
+
+def _whole_numbers(scores: Tensor) -> Tensor:
+    """Return integers as float64; those beyond what it holds exactly are refused."""
+    exact = scores.double()
+    if bool((exact.abs() >= 2.0**53).any()):
+        largest = exact.abs().max().item()
+        raise ValueError(
+            f"scores: expected whole numbers below 2^53 in size, which float64 holds exactly, got {largest:.17g}; "
+            "subtract what they have in common, or take their ranks"
+        )
+    return exact
 
 
 def _beside(name: str, value: object, scores: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ Those made of polynomial pieces carry them along, so that sums over all pairs ne
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -21,6 +21,7 @@ __all__ = [
     "Pieces",
     "PiecewiseStep",
     "Sigmoid",
+    "Slope",
     "SquaredHinge",
     "Surrogate",
 ]
@@ -41,9 +42,9 @@ class Pieces:
 
 
 class Surrogate(Protocol):
-    """An elementwise surrogate. Value and slope are 0 at infinity, and finite elsewhere.
+    """An elementwise surrogate. Value, slope and curvature are 0 at infinity, and finite elsewhere.
 
-    To spare memory traffic `value` and `slope` may overwrite what they are given.
+    To spare memory traffic all three may overwrite what they are given.
     """
 
     @property
@@ -55,6 +56,9 @@ class Surrogate(Protocol):
 
     def slope(self, x: Tensor) -> Tensor:
         """dl/dx at every element."""
+
+    def curvature(self, x: Tensor) -> Tensor:
+        """d^2l/dx^2 at every element, 0 at kinks."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,9 @@ class OneSidedHuber:
         line = torch.add(x.new_full((), -2 / self.tau), x, alpha=2 / self.tau**2, out=x)
         return line.clamp_(-2 / self.tau, 0.0)
 
+    def curvature(self, x: Tensor) -> Tensor:
+        return ((x > 0) & (x < self.tau)).to(x.dtype).mul_(2 / self.tau**2)
+
 
 @dataclass(frozen=True)
 class Hinge:
@@ -118,6 +125,9 @@ class Hinge:
     def slope(self, x: Tensor) -> Tensor:
         return (x < self.margin).to(x.dtype).neg_()
 
+    def curvature(self, x: Tensor) -> Tensor:
+        return torch.zeros_like(x)
+
 
 @dataclass(frozen=True)
 class SquaredHinge:
@@ -142,6 +152,9 @@ class SquaredHinge:
 
     def slope(self, x: Tensor) -> Tensor:
         return x.sub_(self.margin).clamp_max_(0.0).mul_(2.0)
+
+    def curvature(self, x: Tensor) -> Tensor:
+        return (x < self.margin).to(x.dtype).mul_(2.0)
 
 
 @dataclass(frozen=True)
@@ -169,6 +182,10 @@ class OneSidedTanh:
         below = x < 0
         return self.value(x).square_().sub_(1.0).mul_(0.5 / self.tau).mul_(below)
 
+    def curvature(self, x: Tensor) -> Tensor:
+        value = self.value(x)
+        return (value * value).sub_(1.0).mul_(value).mul_(0.5 / self.tau**2)
+
 
 @dataclass(frozen=True)
 class Sigmoid:
@@ -195,6 +212,10 @@ class Sigmoid:
         value = self.value(x)
         return (value * value).sub_(value).div_(self.temperature)
 
+    def curvature(self, x: Tensor) -> Tensor:
+        value = self.value(x)
+        return (value * value).sub_(value).mul_(value.mul_(2).sub_(1)).div_(self.temperature**2)
+
 
 @dataclass(frozen=True)
 class PiecewiseStep:
@@ -220,6 +241,9 @@ class PiecewiseStep:
     def slope(self, x: Tensor) -> Tensor:
         return (x.abs() < self.width).to(x.dtype).mul_(-0.5 / self.width)
 
+    def curvature(self, x: Tensor) -> Tensor:
+        return torch.zeros_like(x)
+
 
 @dataclass(frozen=True)
 class Logistic:
@@ -244,3 +268,41 @@ class Logistic:
 
     def slope(self, x: Tensor) -> Tensor:
         return x.div_(-self.temperature).sigmoid_().div_(-self.temperature)
+
+    def curvature(self, x: Tensor) -> Tensor:
+        share = x.div_(-self.temperature).sigmoid_()
+        return (share - share * share).div_(self.temperature**2)
+
+
+@dataclass(frozen=True)
+class Slope:
+    """The derivative of a surrogate, as a surrogate: second derivatives of pair sums are pair sums of it.
+
+    Example:
+        >>> Slope(SquaredHinge(1.0)).value(torch.tensor([-1.0, 0.5, 2.0]))
+        tensor([-4., -1., 0.])
+    """
+
+    of: Surrogate
+
+    @property
+    def pieces(self) -> Pieces | None:
+        pieces = self.of.pieces
+        if pieces is None:
+            return None
+        _, c1, c2 = pieces.tail
+        middle = pieces.middle
+        return replace(
+            pieces,
+            tail=(c1 / pieces.scale, 2 * c2 / pieces.scale, 0.0),
+            middle=None if middle is None else (middle[1] / pieces.scale, 2 * middle[2] / pieces.scale, 0.0),
+        )
+
+    def value(self, x: Tensor) -> Tensor:
+        return self.of.slope(x)
+
+    def slope(self, x: Tensor) -> Tensor:
+        return self.of.curvature(x)
+
+    def curvature(self, x: Tensor) -> Tensor:
+        raise RuntimeError("scores: third derivatives are not supported")

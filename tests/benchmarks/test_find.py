@@ -1,4 +1,4 @@
-"""Real data are looked for in the folder that is named, else beside the checkout."""
+"""Real data are found by name, and a missing set is answered with its source and where to put it."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -59,15 +60,17 @@ def test_every_run_of_the_grid_is_the_plain_method(loss):
 
 
 def test_runs_of_a_grid_do_not_see_each_other():
+    # In float64: rounding in another order then changes no rank.
+    parts = [replace(part, features=part.features.double()) for part in (TRAIN, VALIDATION)]
+
     def run(rates, penalties):
         options = {"metric": "pap@4", "steps": 15, "start": "zeros"}
-        return fit_linear(TRAIN, VALIDATION, PApLoss(4), rates=rates, penalties=penalties, **options)
+        return fit_linear(*parts, PApLoss(4), rates=rates, penalties=penalties, **options)
 
-    alone = [run((rate,), (penalty,)) for rate in (0.03, 0.3) for penalty in (0.001, 0.1)]
+    alone = {(rate, penalty): run((rate,), (penalty,)) for rate in (0.03, 0.3) for penalty in (0.001, 0.1)}
     together = run((0.03, 0.3), (0.001, 0.1))
-    best = max(alone, key=lambda run: run.value)
-    assert together.value == best.value
-    assert (together.rate, together.penalty, together.step) == (best.rate, best.penalty, best.step)
+    assert together.value == pytest.approx(max(each.value for each in alone.values()), abs=1e-12)
+    assert together.curve == pytest.approx(alone[together.rate, together.penalty].curve, abs=1e-12)
 
 
 def test_the_best_judged_weights_are_returned():
@@ -93,7 +96,7 @@ def test_it_begins_at_the_start_it_is_given_and_by_default_at_cross_entropy():
     start = fit_linear(TRAIN, VALIDATION, CrossEntropyLoss(), metric="pap@4", start="zeros", steps=20)
     given = fit_linear(TRAIN, VALIDATION, PApLoss(4), metric="pap@4", start=start, steps=20)
     default = fit_linear(TRAIN, VALIDATION, PApLoss(4), metric="pap@4", steps=20)
-    assert given.curve[0] == start.value
+    assert given.curve[0] == pytest.approx(start.value, abs=1e-12)
     assert default.curve == given.curve
 
 

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from rankwise.cli import main
+from workers.patience import PATIENCE
 
 
 @pytest.fixture
@@ -115,7 +116,7 @@ def test_ctrl_c_leaves_nothing_half_written(tmp_path):
         assert process.stderr is not None
         assert process.stderr.readline() == "measuring\n"
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert out == ""
     assert err.replace("measuring\n", "") == "rankwise: stopped by Ctrl-C; nothing was written\n"

@@ -16,6 +16,7 @@ import rankwise
 from rankwise.cli import main
 from rankwise.cli.listing import KINDS, REGISTRIES
 from rankwise.losses import LOSSES
+from workers.patience import PATIENCE
 
 
 def run(*arguments, **options):
@@ -159,7 +160,7 @@ def test_ctrl_c_ends_with_one_line_and_nothing_half_written(tmp_path):
         assert process.stderr.readline() == "training\n"
         time.sleep(0.05)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert out == ""
     assert err.replace("training\n", "") == "rankwise: stopped by Ctrl-C; nothing was written\n"

@@ -20,6 +20,7 @@ import torch
 
 from rankwise.cli import main
 from rankwise.training import Checkpoints
+from workers.patience import PATIENCE
 from workers.rows import write_all, write_table
 
 TWO_PROCESSES = ("torch.distributed.run", "--nproc-per-node=2", "-m")
@@ -137,7 +138,7 @@ def kill_and_resume(folder, kills, seed):
     moments = random.Random(seed)
     began = time.monotonic()
     process = start("rows.yaml", "--out", "whole")
-    process.communicate(timeout=300)
+    process.communicate(timeout=PATIENCE)
     length = time.monotonic() - began
     stopped = 0
     for number in range(kills):
@@ -180,7 +181,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(folder, number):
     process = start(*long)
     _wait_for(lambda: Checkpoints(folder / "my run" / "checkpoints").paths()[1:], process)
     process.send_signal(number)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     last = err.splitlines()[-1]
     assert "Traceback" not in err
@@ -208,7 +209,7 @@ def test_two_processes_give_the_metrics_of_one(folder, recipe):
     options = [f"{recipe}.yaml", "device.precision='64'"]
     assert main(["train", *options, "--out", "one"]) == 0
     process = start(*options, "--out", "two", launcher=TWO_PROCESSES)
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
     assert out.count("Test part") == 1
     one, two = (json.loads((folder / run / "test.json").read_text())["means"] for run in ("one", "two"))
@@ -244,7 +245,7 @@ def test_a_killed_process_ends_the_job_with_a_clear_message_and_it_resumes(folde
     children = _children(process.pid)
     assert len(children) == 2
     os.kill(children[1], signal.SIGKILL)
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode != 0
     said = [line for line in err.splitlines() if line.startswith("rankwise: ") and "go on with: rankwise train" in line]
     assert said, err
@@ -253,7 +254,7 @@ def test_a_killed_process_ends_the_job_with_a_clear_message_and_it_resumes(folde
     again = start(*options, "--out", "two", "--resume", launcher=TWO_PROCESSES)
     _wait_for(lambda: _newest(folder / "two") > done, again)
     again.send_signal(signal.SIGTERM)
-    _, err = again.communicate(timeout=120)
+    _, err = again.communicate(timeout=PATIENCE)
     assert f"seed 0: going on after step {done} of 4000" in err
 
 
@@ -278,8 +279,8 @@ def _full_after(writes):
     return fsync
 
 
-def _wait_for(condition, process, seconds=120):
-    end = time.monotonic() + seconds
+def _wait_for(condition, process):
+    end = time.monotonic() + PATIENCE
     while not condition():
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < end, "nothing happened"

@@ -13,7 +13,6 @@ import sys
 
 import pytest
 import sklearn
-import tomllib
 import torch
 import yaml
 
@@ -21,6 +20,7 @@ from rankwise.cli import main
 from rankwise.recipes import KINDS, BadRecipe, load_recipe
 from rankwise.recipes.load import make_recipe
 from workers.pages import PAGES, ROOT, Block, blocks, commands, name_of, words
+from workers.pyproject import PYPROJECT
 from workers.readers_files import READERS_FILES
 
 LANGUAGES = {"python", "sh", "yaml", "text"}
@@ -89,9 +89,8 @@ def test_what_is_only_checked_could_run(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "cells.yaml").write_text("{task: tabular, data: {train: cells.csv}}")
     if command.startswith("pip install"):
-        known = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
         asked = re.findall(r"[\w]+", command.partition("[")[2])
-        assert set(asked) <= set(known["optional-dependencies"])
+        assert set(asked) <= set(PYPROJECT["project"]["optional-dependencies"])
     elif command.startswith("make "):
         assert re.search(rf"^{command.removeprefix('make ')}:", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
     elif "examples/" in command:

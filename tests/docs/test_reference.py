@@ -16,7 +16,7 @@ import pytest
 import rankwise
 from workers.pages import ROOT
 
-# Every module of the first floor down, and the rooms that are imported by their own name.
+# Every direct submodule, and the subpackages that are imported by their own name.
 MODULES = [
     "rankwise",
     "rankwise.losses.rivals",

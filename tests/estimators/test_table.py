@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import multiprocessing
+import pickle
+
+import cloudpickle
 import pytest
 import torch
 from hypothesis import given
@@ -165,3 +170,57 @@ def test_a_window_may_reach_over_the_end_of_the_slots(monkeypatch):
     known = torch.arange(20)[:, None]
     index = HashIndex(known)
     assert torch.equal(index.find(known, known), torch.arange(20))
+
+
+def used_table():
+    """A table that has built its index and has spare room."""
+    table = IdTable(width=1)
+    for start in (0, 40):
+        table.update(torch.arange(start, start + 70), torch.arange(start, start + 70.0)[:, None], 0.5)
+    return table
+
+
+COPIES = {
+    "pickle": lambda table: pickle.loads(pickle.dumps(table)),
+    "cloudpickle": lambda table: pickle.loads(cloudpickle.dumps(table)),
+    "deepcopy": copy.deepcopy,
+}
+
+
+@pytest.mark.parametrize("way", COPIES)
+def test_a_copy_of_a_used_table_takes_in_new_ids_as_the_table_itself(way):
+    table = used_table()
+    again = COPIES[way](table)
+    for each in (table, again):
+        each.update(torch.arange(90, 200), torch.ones(110, 1), 0.5)
+    assert torch.equal(table.ids, again.ids)
+    assert torch.equal(table.rows, again.rows)
+
+
+def test_a_copied_index_takes_in_new_ids():
+    known = torch.arange(50)[:, None]
+    index = pickle.loads(pickle.dumps(HashIndex(known[:20])))
+    index.add(known)
+    assert torch.equal(index.find(known, known), torch.arange(50))
+
+
+def test_a_pickle_holds_the_used_rows_alone():
+    assert len(pickle.dumps(used_table())) < 110 * (8 + 4) + 3_000
+
+
+def update_in_another_process(table, results):
+    table.update(torch.arange(90, 200), torch.ones(110, 1), 0.5)
+    results.put((table.ids.tolist(), table.rows.tolist()))
+
+
+def test_a_table_sent_to_another_process_is_a_copy():
+    """Tensors sent to a process share memory with the sender; a table written by both would count updates twice."""
+    table, context = used_table(), multiprocessing.get_context("spawn")
+    before, results = copy.deepcopy(table.state_dict()), context.Queue()
+    process = context.Process(target=update_in_another_process, args=(table, results))
+    process.start()
+    ids, rows = results.get(timeout=120)
+    process.join(timeout=120)
+    assert all(torch.equal(before[name], tensor) for name, tensor in table.state_dict().items())
+    table.update(torch.arange(90, 200), torch.ones(110, 1), 0.5)
+    assert (table.ids.tolist(), table.rows.tolist()) == (ids, rows)

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from workers.patience import PATIENCE
+
 ROOT = Path(__file__).parents[2]
 WORKER = ROOT / "tests" / "workers" / "run_example.py"
 # What each example needs beyond the project's own dependencies.
@@ -47,7 +49,7 @@ def run(name: str, folder: Path, runs: list[tuple[str, int]], *, processes: int 
     ]
     printed = []
     for rank in ranks:
-        out, errors = rank.communicate(timeout=300)
+        out, errors = rank.communicate(timeout=PATIENCE)
         assert rank.returncode == 0, errors
         printed.append(out)
     lines = [line for line in printed[0].splitlines() if line.startswith("{") and "runtime" not in line]

@@ -214,6 +214,7 @@ def test_a_perfectly_separated_batch_costs_nothing_whatever_the_classes(name):
 
 
 def test_fast_ap_equals_that_of_pytorch_metric_learning():
+    pytest.importorskip("pytorch_metric_learning")
     generator = torch.Generator().manual_seed(0)
     labels = torch.randint(0, 4, (15,), generator=generator)
     results = []

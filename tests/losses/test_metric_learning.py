@@ -1,4 +1,4 @@
-"""Losses of pytorch-metric-learning at home here: the same values, a memory that is saved, trained in the same problem."""
+"""Losses of pytorch-metric-learning: the same values, state that is saved, trained in the same problem."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ import sys
 
 import pytest
 import torch
+
+pytest.importorskip("pytorch_metric_learning")
+pytest.importorskip("lightning_fabric")
+
 from pytorch_metric_learning import losses as peers
 
 from rankwise.data import TableSchema

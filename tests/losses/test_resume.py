@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+pytest.importorskip("lightning_fabric")
+
 from rankwise.losses import (
     AUPRCLoss,
     Combined,

@@ -6,8 +6,6 @@ import math
 
 import pytest
 import torch
-from sklearn import config_context
-from sklearn.metrics import average_precision_score
 
 from oracles import metrics as oracle
 from rankwise.metrics import average_precision
@@ -26,12 +24,12 @@ def cases(size, length, seed, *, weighted):
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("length", [3, 17])
-def test_scikit_learn_agrees_on_10000_lists(length, weighted):
+def test_scikit_learn_agrees_on_10000_lists(length, weighted, scikit_learn):
     scores, labels, weights = cases(2500, length, seed=length, weighted=weighted)
     ours = average_precision(scores, labels, weights=weights, reduction="none")
     rows = zip(labels.numpy(), scores.numpy(), [None] * 2500 if weights is None else weights.numpy(), strict=True)
-    with config_context(assume_finite=True, skip_parameter_validation=True):
-        theirs = [average_precision_score(y, s, sample_weight=w) for y, s, w in rows]
+    with scikit_learn.config_context(assume_finite=True, skip_parameter_validation=True):
+        theirs = [scikit_learn.metrics.average_precision_score(y, s, sample_weight=w) for y, s, w in rows]
     torch.testing.assert_close(ours, torch.tensor(theirs, dtype=torch.float64), rtol=0, atol=1e-9)
 
 
@@ -73,12 +71,12 @@ def test_mean_of_no_list_is_nan():
     assert math.isnan(average_precision([1.0, 2.0], [0, 0]).item())
 
 
-def test_long_list_with_rare_positives_agrees_with_scikit_learn():
+def test_long_list_with_rare_positives_agrees_with_scikit_learn(scikit_learn):
     generator = torch.Generator().manual_seed(1)
     scores = torch.randn(200_000, generator=generator)
     labels = (torch.rand(200_000, generator=generator) < 0.01).long()
     assert average_precision(scores, labels).item() == pytest.approx(
-        average_precision_score(labels.numpy(), scores.numpy()), abs=1e-12
+        scikit_learn.metrics.average_precision_score(labels.numpy(), scores.numpy()), abs=1e-12
     )
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from sklearn import config_context
-from sklearn.metrics import roc_auc_score
 
 from oracles import metrics as oracle
 from rankwise.metrics import auroc, partial_auroc
@@ -22,12 +20,12 @@ def cases(size, length, seed):
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("length", [3, 17])
-def test_scikit_learn_agrees_on_10000_lists(length, weighted):
+def test_scikit_learn_agrees_on_10000_lists(length, weighted, scikit_learn):
     scores, labels, weights = cases(2500, length, seed=length)
     ours = auroc(scores, labels, weights=weights if weighted else None, reduction="none")
     rows = zip(labels.numpy(), scores.numpy(), weights.numpy(), strict=True)
-    with config_context(assume_finite=True, skip_parameter_validation=True):
-        theirs = [roc_auc_score(y, s, sample_weight=w if weighted else None) for y, s, w in rows]
+    with scikit_learn.config_context(assume_finite=True, skip_parameter_validation=True):
+        theirs = [scikit_learn.metrics.roc_auc_score(y, s, sample_weight=w if weighted else None) for y, s, w in rows]
     torch.testing.assert_close(ours, torch.tensor(theirs, dtype=torch.float64), rtol=0, atol=1e-9)
 
 
@@ -49,13 +47,13 @@ def test_whole_range_is_the_whole_area():
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.5])
-def test_mcclish_correction_gives_the_value_of_scikit_learn(rate):
+def test_mcclish_correction_gives_the_value_of_scikit_learn(rate, scikit_learn):
     # scikit-learn stretches the area so that chance is 1/2: (1 + (area - b^2/2) / (b - b^2/2)) / 2.
     scores, labels, weights = cases(40, 30, seed=2)
     ours = partial_auroc(scores, labels, weights=weights, fpr_range=(0.0, rate), reduction="none") * rate
     corrected = (1 + (ours - rate**2 / 2) / (rate - rate**2 / 2)) / 2
     rows = zip(labels.numpy(), scores.numpy(), weights.numpy(), strict=True)
-    theirs = [roc_auc_score(y, s, sample_weight=w, max_fpr=rate) for y, s, w in rows]
+    theirs = [scikit_learn.metrics.roc_auc_score(y, s, sample_weight=w, max_fpr=rate) for y, s, w in rows]
     torch.testing.assert_close(corrected, torch.tensor(theirs, dtype=torch.float64), rtol=0, atol=1e-9)
 
 

@@ -64,13 +64,20 @@ def test_interval_of_the_difference_is_paired():
 
 def test_evaluations_are_paired_by_query_id():
     scores = torch.randn(30, 8, generator=torch.Generator().manual_seed(0))
-    labels = torch.randint(2, (30, 8), generator=torch.Generator().manual_seed(1))
+    labels = torch.randint(4, (30, 8), generator=torch.Generator().manual_seed(1))
     ids, order = torch.arange(30) * 3, torch.randperm(30, generator=torch.Generator().manual_seed(2))
-    a = evaluate(scores, labels, "ap", query_ids=ids, bootstrap=0)
-    b = evaluate(scores[order], labels[order], "ap", query_ids=ids[order], bootstrap=0)
+    a = evaluate(scores, labels, "ndcg", query_ids=ids, bootstrap=0)
+    b = evaluate(scores[order], labels[order], "ndcg", query_ids=ids[order], bootstrap=0)
     result = compare(a, b)
-    assert (result.metric, result.difference, result.p_value) == ("ap", 0.0, 1.0)
-    assert (result.wins, result.ties, result.losses) == (0, result.pairs, 0)
+    assert (result.metric, result.difference, result.p_value) == ("ndcg", 0.0, 1.0)
+    assert (result.wins, result.ties, result.losses) == (0, 30, 0)
+
+
+def test_values_that_differ_by_rounding_only_are_equal():
+    a = torch.rand(30, dtype=torch.float64) * 1e6
+    result = compare(a, a * (1 + 1e-15 * torch.randn(30, dtype=torch.float64)))
+    assert (result.ties, result.difference, result.p_value) == (30, 0.0, 1.0)
+    assert compare(a, a * (1 + 1e-9)).losses == 30
 
 
 def test_query_without_a_value_in_either_is_left_out():

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 import torch
 
@@ -158,3 +161,58 @@ PESSIMIST = evaluate([[2.0, 1.0]] * 2, [[1, 0]] * 2, ["ap"], query_ids=[1, 2], t
 def test_compare_names_the_bad_argument(arguments, options, error, message):
     with pytest.raises(error, match=message):
         compare(*arguments, **options)
+
+
+NEAR = [1 + 1e-12, 1.0]
+CONTAINERS = {
+    "list": list,
+    "tuple": tuple,
+    "array": np.array,
+    "reversed array": lambda numbers: np.array(numbers[::-1])[::-1],
+    "read-only array": lambda numbers: np.frombuffer(np.array(numbers).tobytes()),
+    "pandas": lambda numbers: pd.Series(numbers, index=range(5, 5 + len(numbers))),
+    "polars": pl.Series,
+    "tensor": lambda numbers: torch.tensor(numbers, dtype=torch.float64),
+}
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_numbers_of_double_precision_keep_it_in_any_container(container):
+    scores = CONTAINERS[container](NEAR)
+    assert metrics.auroc(scores, [1, 0]) == 1
+    assert metrics.auroc(CONTAINERS[container](NEAR[::-1]), [1, 0]) == 0
+    assert evaluate(scores, [0, 1], "ap", bootstrap=0).means["ap"] == 0.5
+    seen = metrics.AUROC()
+    seen.update(scores, [1, 0])
+    assert seen.compute() == 1
+
+
+def test_rows_of_lists_keep_double_precision():
+    assert metrics.auroc([NEAR, NEAR[::-1]], [[1, 0], [1, 0]], reduction="none").tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("scores", [[2**24 + 1, 2**24], [2**53 - 1, 2**53 - 2], [-(2**53) + 2, -(2**53) + 1]])
+@pytest.mark.parametrize("dtype", [None, torch.int64])
+def test_whole_numbers_are_told_apart(scores, dtype):
+    given = scores if dtype is None else torch.tensor(scores, dtype=dtype)
+    assert metrics.auroc(given, [1, 0]) == 1
+    assert metrics.auroc(given, [0, 1]) == 0
+
+
+@pytest.mark.parametrize("scores", [[2**60 + 1, 2**60], [-(2**53), 0], [2**53 + 1, 2**53]])
+def test_whole_numbers_that_no_float_holds_are_refused(scores):
+    with pytest.raises(ValueError, match=r"scores: expected whole numbers below 2\^53 in size"):
+        metrics.auroc(scores, [1, 0])
+
+
+def test_grades_and_weights_of_lists_keep_double_precision():
+    exact = torch.tensor([0.1, 0.2, 0.3], dtype=torch.float64)
+    scores = torch.tensor([1.0, 3.0, 2.0], dtype=torch.float64)
+    assert metrics.ndcg(scores, exact.tolist(), gain="linear") == metrics.ndcg(scores, exact, gain="linear")
+    weighted = metrics.average_precision(scores, [1, 0, 1], weights=exact.tolist())
+    assert weighted == metrics.average_precision(scores, [1, 0, 1], weights=exact)
+
+
+def test_numbers_of_single_precision_are_ranked_as_they_are():
+    scores = torch.tensor(NEAR)  # equal in float32
+    assert metrics.auroc(scores, [1, 0]) == 0.5

@@ -6,8 +6,6 @@ import math
 
 import pytest
 import torch
-from sklearn import config_context
-from sklearn.metrics import ndcg_score
 
 from oracles import metrics as oracle
 from rankwise.metrics import evaluate, ndcg
@@ -24,20 +22,23 @@ def cases(size, length, seed):
 
 @pytest.mark.parametrize("k", [None, 1, 3, 10])
 @pytest.mark.parametrize("length", [4, 15])
-def test_scikit_learn_agrees_on_10000_lists(length, k):
+def test_scikit_learn_agrees_on_10000_lists(length, k, scikit_learn):
     scores, grades = cases(1250, length, seed=length)
     for gain, gains in (("linear", grades), ("exp2", 2**grades - 1)):
         ours = ndcg(scores, grades, k=k, gain=gain, reduction="none")
-        with config_context(assume_finite=True, skip_parameter_validation=True):
-            theirs = [ndcg_score(g[None], s[None], k=k) for g, s in zip(gains.numpy(), scores.numpy(), strict=True)]
+        with scikit_learn.config_context(assume_finite=True, skip_parameter_validation=True):
+            theirs = [
+                scikit_learn.metrics.ndcg_score(g[None], s[None], k=k)
+                for g, s in zip(gains.numpy(), scores.numpy(), strict=True)
+            ]
         torch.testing.assert_close(ours, torch.tensor(theirs, dtype=torch.float64), rtol=0, atol=1e-9)
 
 
-def test_query_weights_are_those_of_scikit_learn():
+def test_query_weights_are_those_of_scikit_learn(scikit_learn):
     scores, grades = cases(50, 8, seed=1)
     weights = torch.rand(50, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     ours = evaluate(scores, grades, "ndcg@5", gain="linear", query_weights=weights, bootstrap=0).means["ndcg@5"]
-    theirs = ndcg_score(grades.numpy(), scores.numpy(), k=5, sample_weight=weights.numpy())
+    theirs = scikit_learn.metrics.ndcg_score(grades.numpy(), scores.numpy(), k=5, sample_weight=weights.numpy())
     assert ours == pytest.approx(theirs, abs=1e-12)
 
 
@@ -84,8 +85,8 @@ def test_labels_are_left_as_they_came():
 
 
 @pytest.mark.parametrize("labels", [[1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1]])
-def test_six_equal_scores_do_not_depend_on_the_input_order(labels):
-    theirs = ndcg_score([labels], [[0.5] * 6], k=3)
+def test_six_equal_scores_do_not_depend_on_the_input_order(labels, scikit_learn):
+    theirs = scikit_learn.metrics.ndcg_score([labels], [[0.5] * 6], k=3)
     assert ndcg([0.5] * 6, labels, k=3).item() == pytest.approx(theirs, abs=1e-12)
 
 

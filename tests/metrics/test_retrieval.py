@@ -110,8 +110,8 @@ def test_recall_is_the_hit_rate_of_the_retrieval_literature():
 
 
 def test_equal_embeddings_share_the_chance_of_being_first():
-    # Of the three others, all alike, one is relevant.
-    result = evaluate_retrieval(torch.ones(4, 2), torch.tensor([0, 0, 1, 1]), ["recall@1", "map"], bootstrap=0)
+    # Of the three others, all alike, one is relevant. Vectors of length 2: no product is rounded.
+    result = evaluate_retrieval(torch.ones(4, 4), torch.tensor([0, 0, 1, 1]), ["recall@1", "map"], bootstrap=0)
     assert result.means["recall@1"] == pytest.approx(1 / 3)
     assert result.means["map"] == pytest.approx(1 / 3)
     assert result.tied == 1
@@ -125,10 +125,10 @@ def test_item_alone_in_its_class_is_left_out_and_counted():
 
 def test_pessimistic_ties_put_the_relevant_last():
     metric = create_metric("map", ties="pessimistic")
-    result = evaluate_retrieval(torch.ones(4, 2), torch.tensor([0, 0, 1, 1]), metric, bootstrap=0)
+    result = evaluate_retrieval(torch.ones(4, 4), torch.tensor([0, 0, 1, 1]), metric, bootstrap=0)
     assert result.means["map"] == pytest.approx(1 / 3)
     hit = create_metric("hit@2", ties="pessimistic")
-    assert evaluate_retrieval(torch.ones(4, 2), torch.tensor([0, 0, 1, 1]), hit, bootstrap=0).means["hit@2"] == 0
+    assert evaluate_retrieval(torch.ones(4, 4), torch.tensor([0, 0, 1, 1]), hit, bootstrap=0).means["hit@2"] == 0
 
 
 def test_half_precision_embeddings_are_ranked_in_single_precision():

@@ -35,13 +35,13 @@ def make_model(dropout=0.0):
 
 @pytest.mark.parametrize("rows", [1, 5, 12, 40])
 def test_the_gradient_is_that_of_the_whole_batch(rows):
-    features, labels = torch.randn(24, 6), torch.arange(6).repeat(4)
+    features, labels = torch.randn(24, 6, dtype=torch.float64), torch.arange(6).repeat(4)
     gradients = []
     for wrapped in (lambda model: model, lambda model: InChunks(model, rows)):
-        model = make_model()
+        model = make_model().double()
         EmbeddingLoss(AUPRCLoss())(wrapped(model)(features), labels).backward()
         gradients.append([parameter.grad for parameter in model.parameters()])
-    torch.testing.assert_close(*gradients, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(*gradients, rtol=1e-9, atol=1e-12)
 
 
 def test_it_costs_exactly_one_more_forward():

@@ -75,6 +75,33 @@ def test_gradients_for_anchors_others_and_weights(surrogate, method):
     )
 
 
+@pytest.mark.parametrize("surrogate, method", METHODS)
+def test_second_derivatives_for_anchors_others_and_weights(surrogate, method):
+    a, b, w = random_case(3, lists=2, anchors=3, others=5)
+    masks = {"anchor_mask": torch.tensor([[True, True, False]] * 2), "other_mask": torch.rand(2, 5) < 0.8}
+
+    def sums(a, b, w):
+        return pair_sums(a, b, surrogate, weights=w, method=method, **masks)
+
+    assert torch.autograd.gradgradcheck(sums, (a, b, w))
+    plain = torch.ones(2, 3, dtype=torch.float64, requires_grad=True)  # a gradient that itself needs none
+    (once,) = torch.autograd.grad(sums(a, b, w), a, plain.detach(), create_graph=True)
+    assert once.requires_grad
+
+
+@pytest.mark.parametrize("surrogate", [*PIECEWISE, *SMOOTH])
+def test_second_derivatives_within_lists(surrogate):
+    _, scores, weights = random_case(4, lists=2, others=6)
+    places = torch.tensor([[0, 3, 5], [1, 2, 0]])
+    masks = {
+        "anchor_mask": torch.tensor([[True, True, True], [True, True, False]]),
+        "other_mask": torch.rand(2, 6) < 0.9,
+    }
+    assert torch.autograd.gradgradcheck(
+        lambda s: pair_sums_within(s, places, surrogate, weights=weights.detach(), **masks), (scores,)
+    )
+
+
 @pytest.mark.parametrize("gaps", [1, 40, 2000])
 def test_gaps_count_for_nothing_few_or_many(gaps):
     """Over several chunks, the last list without a gap; what stands in a gap does not matter."""

@@ -11,12 +11,11 @@ import pytest
 
 from rankwise.cli import main
 from rankwise.problems.kinds import KINDS
-from workers.browser import CHROMIUM, Browser
+from workers.browser import Browser, require_browser
 from workers.kinds import HOSTILE, write_kinds
 
 pytest.importorskip("PIL")
 
-needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium, which is not installed")
 BY_LISTS = [kind for kind in KINDS if kind != "tabular"]
 
 
@@ -34,6 +33,7 @@ def runs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def browser():
+    require_browser()
     opened = Browser()
     yield opened
     opened.close()
@@ -200,7 +200,6 @@ def test_runs_with_a_single_list_are_compared_without_queries(runs, monkeypatch)
     assert "cannot be told apart" in page.partition("</h1>")[0]
 
 
-@needs_browser
 def test_a_comparison_has_no_error_on_any_screen(compared, browser):
     for width in (1280, 390):
         browser.open(compared, width=width)
@@ -208,7 +207,6 @@ def test_a_comparison_has_no_error_on_any_screen(compared, browser):
         assert browser.run("document.documentElement.scrollWidth") <= width
 
 
-@needs_browser
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_no_error_and_no_request_on_any_screen(runs, browser, kind):
     for width, dark in ((1280, False), (390, False), (390, True)):
@@ -219,7 +217,6 @@ def test_no_error_and_no_request_on_any_screen(runs, browser, kind):
         assert images is True
 
 
-@needs_browser
 @pytest.mark.parametrize("kind", ["recsys", "image-retrieval", "longtail"])
 def test_hostile_names_are_shown_as_text(runs, browser, kind):
     browser.open(runs / kind / "report.html")
@@ -232,7 +229,6 @@ def test_hostile_names_are_shown_as_text(runs, browser, kind):
     assert browser.run("getComputedStyle(document.body).display") == "block"
 
 
-@needs_browser
 @pytest.mark.parametrize("kind", ["ltr", "image-retrieval"])
 def test_every_link_and_everything_that_scrolls_is_reached_by_keyboard_and_seen(runs, browser, kind):
     browser.open(runs / kind / "report.html", width=390, height=844)
@@ -258,7 +254,6 @@ def test_every_link_and_everything_that_scrolls_is_reached_by_keyboard_and_seen(
     assert set(outlined[:-1]) == {"solid"}
 
 
-@needs_browser
 def test_the_skip_link_goes_to_the_results(runs, browser):
     browser.open(runs / "ltr" / "report.html")
     browser.press("Tab")
@@ -269,7 +264,6 @@ def test_the_skip_link_goes_to_the_results(runs, browser):
     assert browser.run("Math.abs(document.getElementById('content').getBoundingClientRect().top)") < 40
 
 
-@needs_browser
 def test_light_and_dark_are_legible(runs, browser):
     """Contrast of at least 4.5 between text and what is behind it (WCAG AA)."""
     contrast = """(() => {
@@ -297,7 +291,6 @@ def test_light_and_dark_are_legible(runs, browser):
         assert browser.run(contrast) >= 4.5
 
 
-@needs_browser
 def test_figures_and_pictures_are_told_in_words_too(runs, browser):
     browser.open(runs / "image-retrieval" / "report.html")
     assert browser.run("[...document.images].every(image => image.alt.length > 5)")
@@ -309,7 +302,6 @@ def test_figures_and_pictures_are_told_in_words_too(runs, browser):
     assert all(after <= before + 1 for before, after in pairwise(levels))
 
 
-@needs_browser
 def test_it_can_be_printed(runs, browser):
     browser.open(runs / "image-retrieval" / "report.html", dark=True)
     assert browser.paper().startswith(b"%PDF")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import sys
+from collections.abc import Callable
 
 import torch
 import torch.distributed as dist
@@ -28,7 +29,6 @@ from rankwise.losses import (
 )
 from rankwise.losses.rivals import ALRPLoss, GumbelApproxNDCGLoss
 from rankwise.models import Anchors, Sampled
-from rankwise.tasks import DetectionLoss, ProposalLoss
 
 STEPS = 4
 ANCHORS = Anchors(
@@ -72,7 +72,7 @@ def part(tensor: torch.Tensor, rank: int, world: int, step: int) -> torch.Tensor
 def build(kind: str) -> torch.nn.Module:
     # Lists of 100 items, 50 of them relevant, of which a batch holds some.
     statistics = ListStatistics(torch.arange(500) % 4 * (torch.arange(500) % 2), torch.arange(500) // 100 - 2)
-    return {
+    builders: dict[str, Callable[[], torch.nn.Module]] = {
         "one list": AUPRCLoss,
         "ragged": lambda: Combined(AUPRCLoss(), SemiVariance(3, 15)),
         "embedding": lambda: EmbeddingLoss(AUPRCLoss()),
@@ -88,12 +88,23 @@ def build(kind: str) -> torch.nn.Module:
         "k-song full": lambda: TopKNDCGLoss(5, statistics, selector_gradient="full", threshold_tau=0.1),
         "solc": lambda: ListwiseCELoss(statistics),
         "noise": GumbelApproxNDCGLoss,
+    }
+    if kind not in builders:
+        builders = _detection_builders()
+    return builders[kind]()
+
+
+def _detection_builders() -> dict[str, Callable[[], torch.nn.Module]]:
+    # These need more than torch and numpy.
+    from rankwise.tasks import DetectionLoss, ProposalLoss
+
+    return {
         "detector": lambda: DetectionLoss(StableAPLoss(lists="columns", update_rate=0.1), ANCHORS, 2),
         "joint detector": lambda: DetectionLoss(AUPRCLoss(), ANCHORS, 2, lists="all"),
         "balanced detector": lambda: DetectionLoss(AUPRCLoss(), ANCHORS, 2, lists="balanced"),
         "alrp detector": lambda: DetectionLoss(ALRPLoss(), ANCHORS, 2),
         "proposals": lambda: ProposalLoss(StableAPLoss(lists="columns", update_rate=0.1), 2),
-    }[kind]()
+    }
 
 
 def train(kind: str, rank: int, world: int, rendezvous: str, out: str) -> None:

@@ -8,10 +8,10 @@ that file at the end. `--fresh` starts over.
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from pathlib import Path
 
+from benchmarks.find import find_data
 from benchmarks.quality.ml100k.features import cut_rated_films, read_rated_films
 from benchmarks.quality.ml100k.methods import METHODS
 from benchmarks.quality.ml100k.plan import CUTOFFS, SEEDS, train_cell, train_start
@@ -27,7 +27,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=len(SEEDS), help="how many seeds")
     parser.add_argument("--fresh", action="store_true", help="forget the cells that are already there")
     given = parser.parse_args()
-    folder = given.data or Path(os.environ.get("RANKWISE_DATA", ".")) / "movielens-100k"
+    folder = given.data or find_data("movielens-100k")
 
     results = Results(HERE / "results.csv", fresh=given.fresh)
     seeds = SEEDS[: given.seeds]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedKFold, train_test_split
 
+from benchmarks.find import find_data
 from rankwise.data import Part, Split
 
 __all__ = ["CHOICE", "FOLDS", "TABLES", "Table", "cut", "load"]
@@ -46,11 +45,7 @@ def cut(table: Table, fold: int) -> Split:
 
 
 def _mammography() -> Table:
-    named = os.environ.get("RANKWISE_DATA")
-    root = Path(named) if named else Path(__file__).resolve().parents[4] / "shared" / "data"
-    path = root / "mammography" / "mammography.csv"
-    if not path.exists():
-        raise SystemExit(f"no {path}: set RANKWISE_DATA to the folder that holds mammography/")
+    path = find_data("mammography") / "mammography.csv"
     return _by_rarer_kind(np.genfromtxt(path, delimiter=",", dtype=str))
 
 

@@ -67,6 +67,9 @@ class AtMostZero:
     def slope(self, x: Tensor) -> Tensor:
         return zeros_like(x)
 
+    def curvature(self, x: Tensor) -> Tensor:
+        return zeros_like(x)
+
 
 class BelowZero(AtMostZero):
     """1[x < 0]."""

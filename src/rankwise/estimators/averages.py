@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 
 from rankwise.checks import check_choice, check_share
+from rankwise.estimators.spaces import SPACES
 from rankwise.estimators.table import IdTable
 
 __all__ = ["PairAverages"]
@@ -34,22 +32,16 @@ class PairAverages(nn.Module):
     def __init__(self, update_rate: float = 0.1, space: str = "linear") -> None:
         super().__init__()
         self.update_rate = check_share("update_rate", update_rate, open_end=False)
-        check_choice("space", space, ("linear", "log"))
-        self._blend: Callable[[Tensor, Tensor, float], Tensor] = torch.lerp if space == "linear" else _lerp_logarithms
+        self._space = SPACES[check_choice("space", space, SPACES)]
         self.table = IdTable(width=1, columns=2)
 
     def forward(self, pairs: Tensor, observed: Tensor) -> Tensor:
         """Take note of what was observed (n,) of the pairs (n, 2) and give their averages (n,), without gradient."""
         observed = observed.detach()
         if self.training:
-            return self.table.update(pairs, observed[:, None], self.update_rate, self._blend)[:, 0].to(observed.dtype)
+            return self.table.update(pairs, observed[:, None], self.update_rate, self._space)[:, 0].to(observed.dtype)
         remembered, known = self.table.read(pairs)
-        blended = self._blend(remembered[:, 0].to(observed.dtype), observed, self.update_rate)
+        _, group, counts = pairs.unique(dim=0, return_inverse=True, return_counts=True)
+        observed = self._space.mean(observed[:, None], group, counts)[group, 0]
+        blended = self._space.blend(remembered[:, 0].to(observed.dtype), observed, self.update_rate)
         return torch.where(known, blended, observed)
-
-
-def _lerp_logarithms(old: Tensor, new: Tensor, rate: float) -> Tensor:
-    """log((1 - rate) exp(old) + rate exp(new)), safe for any size."""
-    if rate == 1:
-        return new
-    return torch.logaddexp(old + math.log1p(-rate), new + math.log(rate))

@@ -78,8 +78,9 @@ class HashIndex:
         """Window by window: an id stands before the first free slot after its own, if anywhere."""
         found = torch.full_like(slots, -1)
         pending = torch.arange(len(slots), device=slots.device)
+        windows = self._windows
         while len(pending):
-            window = self._windows[slots]
+            window = windows[slots]
             rows, free = window & _ROW, window == _FREE
             same = (known[rows] == ids[pending, None]).all(2) & ~free
             found[pending] = torch.where(same, rows, -1).amax(1)
@@ -91,8 +92,12 @@ class HashIndex:
         """Room for so many ids; the first slots are repeated at the end, so that every window lies in one piece."""
         self._size = max(_SMALLEST, 1 << (ids * _ROOM - 1).bit_length())
         self._slots = torch.full((self._size + _WINDOW - 1,), _FREE, dtype=torch.int64, device=device)
-        self._windows = self._slots.unfold(0, _WINDOW, 1)
         self.count = 0
+
+    @property
+    def _windows(self) -> Tensor:
+        """Return the window from each slot on, a view: as an attribute it would be pickled apart from the slots."""
+        return self._slots.unfold(0, _WINDOW, 1)
 
     def _slots_and_tags(self, ids: Any) -> tuple[Any, Any]:
         """Of a tensor or an array (n, columns): what it is given, it gives."""

@@ -10,6 +10,7 @@ from torch import Tensor
 from rankwise.checks import check_count
 from rankwise.estimators.tracker import GroupTracker
 from rankwise.lists import every
+from rankwise.modes import outside_inference_mode
 from rankwise.sorting import sort_values
 
 __all__ = ["QuantileTracker", "interpolate_quantiles"]
@@ -107,6 +108,7 @@ def _places(size: Tensor, count: int, dtype: torch.dtype) -> tuple[Tensor, Tenso
 
 
 @lru_cache(maxsize=64)
+@outside_inference_mode
 def _even_places(
     size: int, count: int, dtype: torch.dtype, device: torch.device
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from rankwise.checks import check_count
+from rankwise.modes import outside_inference_mode
 
 __all__ = ["RecentRows"]
 
@@ -43,6 +44,7 @@ class RecentRows(nn.Module):
     def __len__(self) -> int:
         return len(self.classes)
 
+    @outside_inference_mode
     @torch.no_grad()
     def add(self, vectors: Tensor, classes: Tensor) -> None:
         """Take note of a batch of vectors (B, d) and their classes (B,); the oldest batches make room."""
@@ -63,6 +65,7 @@ class RecentRows(nn.Module):
             vectors, classes, batches = vectors[kept], classes[kept], batches[kept]
         self.vectors, self.classes, self.batches = vectors.clone(), classes.clone(), batches
 
+    @outside_inference_mode
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
         # As long as what was saved, and of its dtype: a buffer that has seen nothing says nothing of either.
         for name in ("vectors", "classes", "batches"):

@@ -10,7 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from rankwise.estimators.hashing import HashIndex
+from rankwise.estimators.spaces import LINEAR, Space
 from rankwise.lists import every
+from rankwise.modes import outside_inference_mode
 
 __all__ = ["IdTable"]
 
@@ -66,6 +68,7 @@ class IdTable(nn.Module):
         """(n, width) the rows of `ids`."""
         return self._row_space[: self._count]
 
+    @outside_inference_mode
     def locate(self, ids: Tensor) -> Tensor:
         """Which row each of `ids` (Q,) or (Q, 2) has, -1 for none: (Q,). For reading and updating with one search."""
         ids = self._as_columns(ids)
@@ -88,18 +91,19 @@ class IdTable(nn.Module):
             return self._row_space[place], known
         return self._row_space[place.clamp_min(0)].masked_fill(~known[:, None], 0), known
 
+    @outside_inference_mode
     @torch.no_grad()
     def update(
         self,
         ids: Tensor,
         values: Tensor,
         update_rate: float,
-        blend: Callable[[Tensor, Tensor, float], Tensor] = torch.lerp,
+        space: Space = LINEAR,
         place: Tensor | None = None,
     ) -> Tensor:
         """Move the rows of `ids` (Q,) or (Q, 2) towards `values` (Q, width); gives them as they are then, (Q, width).
 
-        `blend(old, new, update_rate)` says how, for numbers whose average is not taken as they are (logarithms).
+        `space` says how numbers are averaged that are not given as they are (logarithms).
         `place` is what `locate(ids)` gave, if that was asked already.
         """
         if not len(ids):
@@ -116,8 +120,8 @@ class IdTable(nn.Module):
             distinct, now = place, values
         else:
             distinct, inverse, counts = place.unique(return_inverse=True, return_counts=True)
-            now = values.new_zeros(len(distinct), self.width).index_add_(0, inverse, values).div_(counts[:, None])
-        remembered = blend(self._row_space[distinct], now, update_rate)
+            now = space.mean(values, inverse, counts)
+        remembered = space.blend(self._row_space[distinct], now, update_rate)
         now = torch.where(distinct[:, None] < before, remembered, now) if any_new else remembered
         self._row_space[distinct] = now
         return now if inverse is None else now[inverse]
@@ -137,11 +141,23 @@ class IdTable(nn.Module):
         if self._index is not None:
             self._index.add(self._id_space[:count])
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Copy the used rows as arrays: tensors would share their memory with a process that they are sent to."""
+        arrays = tuple(space[: self._count].cpu().numpy().copy() for space in (self._id_space, self._row_space))
+        empty = {name: space[:0].clone() for name, space in self._buffers.items() if space is not None}
+        return {**self.__dict__, "_buffers": empty, "_arrays": arrays, "_index": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        ids, rows = state.pop("_arrays")
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._id_space, self._row_space = self._id_space.new_tensor(ids), self._row_space.new_tensor(rows)
+
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
         # Copies: a view would be saved together with all the room behind it.
         destination[prefix + "ids"], destination[prefix + "rows"] = self.ids.clone(), self.rows.clone()
 
+    @outside_inference_mode
     def _load_from_state_dict(
         self,
         state_dict: dict[str, Any],

@@ -9,6 +9,7 @@ from rankwise.checks import check_choice, check_positive, check_share
 from rankwise.estimators import QuantileTracker, interpolate_quantiles
 from rankwise.lists import PackedLists
 from rankwise.losses.base import ListLoss
+from rankwise.losses.first_order import first_order_only
 from rankwise.losses.links import Link
 from rankwise.losses.priors import Prior, as_prior
 from rankwise.losses.sides import split_sides
@@ -59,6 +60,8 @@ class AUPRCLoss(ListLoss):
     NeurIPS 2022, equations (7) to (9), with its misprints corrected.
     """
 
+    remembers = ("link.kind",)
+
     def __init__(
         self,
         prior: float | str | Tensor | Prior = 0.1,
@@ -106,7 +109,8 @@ class AUPRCLoss(ListLoss):
             # Beyond any number that matters; keeps x / (1 + x) from becoming inf / inf.
             odds = odds.clamp_max(1e30)
             values.append((odds / (1 + odds) * side.share).sum(1))
-        return packed.join(values), valid
+        reason = "its gradient holds the recall fixed, or the remembered quantiles"
+        return first_order_only(packed.join(values), type(self).__name__, reason), valid
 
     def _recall(self, positives: Tensor, quantiles: Tensor | None, share: Tensor) -> Tensor:
         """The share of positives at or above each one, (Q, A); a positive counts for itself, so it is never 0."""

@@ -5,18 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from rankwise.checks import check_choice, check_ids, check_labels, check_tensor
-from rankwise.distributed import gather_rows, world_size
-from rankwise.lists import Lists, PackedLists, full_precision, pack, reduce_lists
-from rankwise.losses.compiled import outside_graphs
+from rankwise.checks import check_choice, check_ids, check_labels, check_same_shape, check_tensor
+from rankwise.distributed import gather_inputs, world_size
+from rankwise.lists import Lists, PackedLists, pack, reduce_lists
+from rankwise.losses.marked import MarkedModule
+from rankwise.modes import full_precision, outside_graphs, outside_inference_mode
 
 __all__ = ["ListLoss"]
 
 
-class ListLoss(nn.Module):
-    """A loss over lists. A subclass says what lists cost (`per_list`) and which labels it takes.
+class ListLoss(MarkedModule):
+    """A loss over lists. A subclass says what lists cost (`per_list`), which labels it takes, and, if it has a state,
+    which options give it its meaning (`remembers`, see `MarkedModule`).
 
     Called as `loss(scores, labels, *, query_ids, sample_ids, mask, weights, previous_scores, group_ids)`:
 
@@ -32,6 +34,9 @@ class ListLoss(nn.Module):
             losses with a variance-reduced memory use them.
         group_ids: which lists share what the loss remembers, shaped like `query_ids`; each list is its own group by
             default. Rows without any ids are strangers: nothing is remembered of them.
+
+    Second derivatives (`create_graph=True`) are those of the gradient returned. Losses whose gradient holds fixed what
+    moves with the scores, or is no derivative, refuse them by a RuntimeError when the gradient is asked for.
 
     Under an initialised process group all ranks see the joined batch, and the mean of their gradients is the gradient
     of the loss over that batch.
@@ -54,6 +59,7 @@ class ListLoss(nn.Module):
         return int((~self._valid).sum())
 
     @outside_graphs
+    @outside_inference_mode
     def forward(
         self,
         scores: Tensor,
@@ -66,15 +72,22 @@ class ListLoss(nn.Module):
         previous_scores: Tensor | None = None,
         group_ids: Tensor | None = None,
     ) -> Tensor:
-        scores, labels = check_tensor("scores", scores), check_tensor("labels", labels)
         if world_size() > 1:
-            if mask is None and scores.ndim == 2:
-                mask = torch.ones_like(scores, dtype=torch.bool)
-            scores, labels = gather_rows(scores), gather_rows(labels)
-            query_ids, mask = _gather("query_ids", query_ids), _gather("mask", mask)
-            weights, group_ids = _gather("weights", weights), _gather("group_ids", group_ids)
-            sample_ids = _gather("sample_ids", sample_ids)
-            previous_scores = _gather("previous_scores", previous_scores)
+            inputs = gather_inputs(
+                lambda: _check_inputs(
+                    scores=scores,
+                    labels=labels,
+                    query_ids=query_ids,
+                    sample_ids=sample_ids,
+                    mask=mask,
+                    weights=weights,
+                    previous_scores=previous_scores,
+                    group_ids=group_ids,
+                ),
+                pad=self.lists == "rows",
+            )
+            scores, labels, query_ids, sample_ids, mask, weights, previous_scores, group_ids = inputs.values()
+        scores, labels = check_tensor("scores", scores), check_tensor("labels", labels)
         with full_precision(scores.device.type):
             if scores.dtype in (torch.float16, torch.bfloat16):
                 scores = scores.float()
@@ -107,8 +120,23 @@ class ListLoss(nn.Module):
         raise NotImplementedError
 
 
-def _gather(name: str, given: object) -> Tensor | None:
-    return None if given is None else gather_rows(check_tensor(name, given))
+def _check_inputs(**given: object) -> dict[str, Tensor | None]:
+    """Return the inputs of one of several ranks as tensors, of shapes that go together."""
+    inputs = {name: None if value is None else check_tensor(name, value) for name, value in given.items()}
+    scores = check_tensor("scores", inputs["scores"])
+    for name in ("labels", "sample_ids", "mask", "weights", "previous_scores"):
+        tensor = inputs[name]
+        if tensor is not None:
+            check_same_shape(name, tensor, "scores", scores.shape)
+    for name in ("query_ids", "group_ids"):
+        tensor = inputs[name]
+        if tensor is not None and scores.ndim == 2:
+            check_same_shape(name, tensor, "one id per list", scores.shape[:1])
+        elif tensor is not None:
+            check_same_shape(name, tensor, "scores", scores.shape)
+    if inputs["mask"] is None and scores.ndim == 2:
+        inputs["mask"] = torch.ones_like(scores, dtype=torch.bool)
+    return inputs
 
 
 def _in_units_of_the_largest(lists: Lists) -> Lists:

@@ -28,6 +28,8 @@ class Combined(ListLoss):
         True
     """
 
+    remembers = ()
+
     def __init__(self, *losses: ListLoss) -> None:
         if len(losses) < 2 or not all(isinstance(loss, ListLoss) for loss in losses):
             raise TypeError(f"losses: expected two or more list losses, got {[type(x).__name__ for x in losses]}")

@@ -10,6 +10,7 @@ from rankwise.estimators import PairAverages
 from rankwise.gains import Gain, gain_function
 from rankwise.lists import Lists, PackedLists, every
 from rankwise.losses.base import ListLoss
+from rankwise.losses.first_order import first_order_only
 from rankwise.losses.samples import SELF_WEIGHTS, Sample, sample_of_lists, whole_lists
 from rankwise.losses.statistics import ListStatistics, ListTotals, Totals
 
@@ -77,6 +78,8 @@ class CompositionalLoss(ListLoss):
         inner = [self.inner(block, sample) for block, sample in zip(packed.blocks, samples, strict=True)]
         if self.averages is not None and group_ids is not None:
             inner = self._averaged(self.averages, packed, samples, inner, group_ids)
+            for sums in inner:
+                first_order_only(sums, type(self).__name__, "its gradient holds the remembered averages fixed")
         values = [
             self.outer(block, sample, sums, None if group_ids is None else packed.of_block(group_ids, block))
             for block, sample, sums in zip(packed.blocks, samples, inner, strict=True)

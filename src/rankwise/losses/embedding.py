@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from rankwise.checks import check_choice, check_finite, check_ids, check_same_shape, check_tensor
-from rankwise.distributed import gather_rows
-from rankwise.lists import PackedLists, full_precision
+from rankwise.distributed import gather_inputs
+from rankwise.lists import PackedLists
 from rankwise.losses.base import ListLoss
-from rankwise.losses.compiled import outside_graphs
+from rankwise.losses.marked import MarkedModule
 from rankwise.losses.similarity import unit_vectors
 from rankwise.losses.similarity_lists import similarity_lists
+from rankwise.modes import full_precision, outside_graphs, outside_inference_mode
 
 __all__ = ["EmbeddingLoss", "check_embeddings"]
 
 
-class EmbeddingLoss(nn.Module):
+class EmbeddingLoss(MarkedModule):
     """Every item of the batch is a query that ranks all others by similarity; items of its class are relevant.
 
     Called as `loss(embeddings, labels, reference_embeddings=None, reference_labels=None, previous_embeddings=None)`:
@@ -41,6 +42,8 @@ class EmbeddingLoss(nn.Module):
         True
     """
 
+    remembers = ("similarity",)
+
     def __init__(self, loss: ListLoss, similarity: str = "cosine") -> None:
         super().__init__()
         if not isinstance(loss, ListLoss):
@@ -59,6 +62,7 @@ class EmbeddingLoss(nn.Module):
         return self.loss.skipped
 
     @outside_graphs
+    @outside_inference_mode
     def forward(
         self,
         embeddings: Tensor,
@@ -67,38 +71,58 @@ class EmbeddingLoss(nn.Module):
         reference_labels: Tensor | None = None,
         previous_embeddings: Tensor | None = None,
     ) -> Tensor:
-        embeddings, labels = check_embeddings("", embeddings, labels)
-        if previous_embeddings is not None:
-            previous_embeddings = check_tensor("previous_embeddings", previous_embeddings).detach().to(embeddings)
-            check_same_shape("previous_embeddings", previous_embeddings, "embeddings", embeddings.shape)
-            check_finite("previous_embeddings", previous_embeddings)
-        with full_precision(embeddings.device.type):
-            queries, labels = self._ready(embeddings), gather_rows(labels)
-            before = None if previous_embeddings is None else self._ready(previous_embeddings)
-            if reference_embeddings is None and reference_labels is None:
-                return self.among_themselves(queries, labels, before)
-            references, reference_labels = check_embeddings("reference_", reference_embeddings, reference_labels)
-            if references.shape[1] != queries.shape[1]:
-                raise ValueError(
-                    f"reference_embeddings: expected {queries.shape[1]} numbers each, got {references.shape[1]}"
-                )
-            references, reference_labels = self._ready(references), gather_rows(reference_labels)
+        inputs = gather_inputs(
+            lambda: self._prepare(embeddings, labels, reference_embeddings, reference_labels, previous_embeddings),
+            pad=False,
+        )
+        queries, classes, references, reference_classes, before = inputs.values()
+        with full_precision(queries.device.type):
+            if references is None:
+                return self.among_themselves(queries, classes, before)
             lists = similarity_lists(
-                queries, labels, references, reference_labels, before, references, own=False, cosines=self.cosines
+                queries, classes, references, reference_classes, before, references, own=False, cosines=self.cosines
             )
-            return self.loss.on_lists(PackedLists((lists,), len(labels), labels), labels)
+            return self.loss.on_lists(PackedLists((lists,), len(classes), classes), classes)
 
     def among_themselves(self, queries: Tensor, labels: Tensor, previous: Tensor | None) -> Tensor:
         """The loss of a batch that is checked, normalised and gathered; `previous` are its vectors before."""
         lists = similarity_lists(queries, labels, queries, labels, previous, previous, own=True, cosines=self.cosines)
         return self.loss.on_lists(PackedLists((lists,), len(labels), labels), labels)
 
+    def _prepare(
+        self,
+        embeddings: object,
+        labels: object,
+        reference_embeddings: object,
+        reference_labels: object,
+        previous_embeddings: object,
+    ) -> dict[str, Tensor | None]:
+        """Return the inputs of this rank, checked, vectors of length 1 where cosines are compared."""
+        vectors, classes = check_embeddings("", embeddings, labels)
+        previous, references, reference_classes = None, None, None
+        if previous_embeddings is not None:
+            previous = check_tensor("previous_embeddings", previous_embeddings).detach().to(vectors)
+            check_same_shape("previous_embeddings", previous, "embeddings", vectors.shape)
+            check_finite("previous_embeddings", previous)
+        if reference_embeddings is not None or reference_labels is not None:
+            references, reference_classes = check_embeddings("reference_", reference_embeddings, reference_labels)
+            if references.shape[1] != vectors.shape[1]:
+                raise ValueError(
+                    f"reference_embeddings: expected {vectors.shape[1]} numbers each, got {references.shape[1]}"
+                )
+        with full_precision(vectors.device.type):
+            return {
+                "embeddings": self._ready(vectors),
+                "labels": classes,
+                "reference_embeddings": None if references is None else self._ready(references),
+                "reference_labels": reference_classes,
+                "previous_embeddings": None if previous is None else self._ready(previous),
+            }
+
     def _ready(self, embeddings: Tensor) -> Tensor:
         if embeddings.dtype in (torch.float16, torch.bfloat16):
             embeddings = embeddings.float()
-        if self.cosines:
-            embeddings = unit_vectors(embeddings)
-        return gather_rows(embeddings)
+        return unit_vectors(embeddings) if self.cosines else embeddings
 
 
 def check_embeddings(prefix: str, embeddings: object, labels: object) -> tuple[Tensor, Tensor]:

@@ -63,5 +63,5 @@ class LateMemoryLoss(EmbeddingLoss):
         value = self.loss.on_lists(PackedLists(tuple(blocks), len(groups), groups), groups)
         if self.training:
             self.recent.add(queries.detach(), labels)
-            self.step += 1
+            self.step = self.step + 1
         return value

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from rankwise.checks import check_choice
 from rankwise.estimators import IdTable
 from rankwise.lists import Lists, PackedLists
+from rankwise.losses.first_order import first_order_only
 
 __all__ = ["LINKS", "Link"]
 
@@ -58,7 +59,8 @@ class Link(nn.Module):
 
     def _linked(self, scores: Tensor, positions: Tensor, scale: Tensor | None) -> Tensor:
         if scale is not None:
-            return scores / scale[positions, None].to(scores.dtype)
+            scaled = scores / scale[positions, None].to(scores.dtype)
+            return first_order_only(scaled, 'link="scale"', "the running spread of the scores is held fixed")
         linked: Tensor = getattr(torch, self.kind)(scores)
         return linked
 

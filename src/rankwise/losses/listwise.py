@@ -34,6 +34,8 @@ class ListwiseCELoss(CompositionalLoss):
     Paper: Qiu et al., ICML 2022, appendix B (SOLC).
     """
 
+    remembers = ("gain", "self_weight")
+
     def __init__(
         self,
         statistics: ListStatistics | None = None,

@@ -62,6 +62,8 @@ class NDCGLoss(CompositionalLoss):
     Convergence, ICML 2022 (SONG), with its misprints corrected.
     """
 
+    remembers = ("surrogate.margin", "gain", "self_weight")
+
     def __init__(
         self,
         statistics: ListStatistics | None = None,

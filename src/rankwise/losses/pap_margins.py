@@ -59,7 +59,7 @@ def pap_margins(
 
     Example:
         >>> pap_margins([3.0, 1.5, 1.0, 0.0], [1, 1, 0, 0], k=1).weak
-        tensor([2.])
+        tensor([2.], dtype=torch.float64)
     """
     k, margin = check_k(k), check_positive("margin", margin)
     check_choice("short_lists", short_lists, SHORT_LISTS)

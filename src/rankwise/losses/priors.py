@@ -120,7 +120,7 @@ class PriorSchedule(Prior):
         end = self.end(rate, group_ids)
         done = (self.step / self.steps).clamp_max(1).to(rate.dtype)
         if self.training:
-            self.step += 1
+            self.step = self.step + 1
         prior: Tensor = self.start ** (1 - done) * end**done
         return prior
 

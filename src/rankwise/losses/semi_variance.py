@@ -34,6 +34,8 @@ class SemiVariance(ListLoss):
     Paper: Wen et al., NeurIPS 2022, equation (9).
     """
 
+    remembers = ()
+
     def __init__(
         self,
         positive: float = 1.0,

@@ -11,6 +11,7 @@ from rankwise.checks import check_choice, check_positive, check_tensor
 from rankwise.estimators import MeanTracker
 from rankwise.lists import PackedLists
 from rankwise.losses.base import ListLoss
+from rankwise.losses.first_order import first_order_only
 from rankwise.losses.links import Link
 from rankwise.losses.priors import BatchPrior, Prior, as_prior
 from rankwise.losses.sides import Sides, split_sides
@@ -76,6 +77,8 @@ class StableAPLoss(ListLoss):
     Computers 2025, with its misprints corrected.
     """
 
+    remembers = ("link.kind",)
+
     def __init__(
         self,
         rho: float | str = 1.0,
@@ -125,6 +128,8 @@ class StableAPLoss(ListLoss):
         ]
         # Beyond any number that matters; keeps x / (1 + x) from becoming inf / inf.
         x = (rho * packed.join(sums)).clamp_max(1e30)
+        if self.tracker is not None:
+            first_order_only(x, type(self).__name__, "its gradient holds the weights of the positives fixed")
         if self.outer == "list" or self.reduction == "none":
             return self._h(x), valid
         x = x.where(valid, 0)

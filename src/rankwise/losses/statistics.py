@@ -87,7 +87,7 @@ class ListTotals(nn.Module):
     def __init__(self, statistics: ListStatistics, gain: Gain, k: int | None) -> None:
         super().__init__()
         gains = gain_function(gain)(statistics.grades).masked_fill(statistics.counts == 0, 0)
-        self.register_buffer("ids", statistics.query_ids)
+        self.register_buffer("ids", statistics.query_ids.clone())
         self.register_buffer("size", statistics.counts.sum(1))
         self.register_buffer("relevant", (statistics.counts * (gains > 0)).sum(1))
         self.register_buffer("ideal", ideal_dcg(gains, weights=statistics.counts, k=k))

@@ -34,6 +34,7 @@ class SwitchLoss(ListLoss):
         True
     """
 
+    remembers = ()
     step: Tensor
 
     def __init__(self, first: ListLoss, second: ListLoss, after: int) -> None:
@@ -58,5 +59,5 @@ class SwitchLoss(ListLoss):
         loss = cast(ListLoss, self.losses[int(self.switched)])
         values, valid = loss.per_list(packed, group_ids)
         if self.training:
-            self.step += 1
+            self.step = self.step + 1
         return values, valid

@@ -10,6 +10,7 @@ from rankwise.estimators.thresholds import ThresholdTracker
 from rankwise.gains import Gain
 from rankwise.lists import Lists, every
 from rankwise.losses.compositional import CompositionalLoss
+from rankwise.losses.first_order import first_order_only
 from rankwise.losses.ndcg import discounted, surrogate_ranks
 from rankwise.losses.samples import Sample
 from rankwise.losses.statistics import ListStatistics
@@ -48,6 +49,8 @@ class TopKNDCGLoss(CompositionalLoss):
 
     Paper: Qiu et al., ICML 2022 (K-SONG), with its misprints corrected.
     """
+
+    remembers = ("k", "surrogate.margin", "gain", "self_weight")
 
     def __init__(
         self,
@@ -92,7 +95,8 @@ class TopKNDCGLoss(CompositionalLoss):
 
     def outer(self, lists: Lists, sample: Sample, inner: Tensor, group_ids: Tensor | None) -> Tensor:
         gained = sample.gains * self._selected(lists, sample, group_ids)
-        return 1 - discounted(gained, inner + self.discount_shift).sum(1) / sample.ideal
+        value = 1 - discounted(gained, inner + self.discount_shift).sum(1) / sample.ideal
+        return first_order_only(value, type(self).__name__, "its gradient holds the threshold of the top k fixed")
 
     def _selected(self, lists: Lists, sample: Sample, group_ids: Tensor | None) -> Tensor:
         """psi of each relevant item, (Q, A)."""

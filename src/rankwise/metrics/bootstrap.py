@@ -122,11 +122,11 @@ def _merged(found: Positives) -> Lists:
     above = begin - torch.cat([begin.new_zeros(1), end[:-1]])
     below = found.size - (end[-1:] if len(end) else found.size.new_zeros(1))
     weights = torch.cat([torch.stack([above, end - begin - hits, hits], 1).flatten(), below])
-    steps = torch.arange(len(begin), device=begin.device).repeat_interleave(3) * -2.0
-    scores = torch.cat([steps - torch.tensor([0.0, 1, 1], device=begin.device).repeat(len(begin)), steps[-1:] - 3])
+    steps = torch.arange(len(begin), dtype=begin.dtype, device=begin.device).repeat_interleave(3) * -2
+    scores = torch.cat([steps - begin.new_tensor([0, 1, 1]).repeat(len(begin)), steps[-1:] - 3])
     scores = scores if len(begin) else below.new_zeros(1)
     labels = torch.zeros_like(weights)
     labels[2::3] = 1
     kept = weights > 0
-    scores, labels, weights = (values[kept][None] for values in (scores.double(), labels, weights))
+    scores, labels, weights = (values[kept][None] for values in (scores, labels, weights))
     return Lists(scores, labels, torch.ones_like(weights, dtype=torch.bool), weights, scores.new_zeros(1).long())

@@ -20,6 +20,8 @@ __all__ = ["Comparison", "compare"]
 # All sign patterns are tried up to this many pairs: 2^12 of them.
 _FEW_PAIRS = 12
 _CHUNK = 4_000_000
+# The value of a list may differ in the last bits by where the list stands among others.
+_EQUAL = 1e-12
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Comparison:
         interval: bootstrap interval of the difference, confidence: its level.
         p_value: two-sided, of the paired permutation test; exact: whether all permutations were tried.
         pairs: number of queries on which both have a value.
-        wins, ties, losses: on how many of them a is better, equal, worse.
+        wins, ties, losses: on how many of them a is better, equal (to 12 digits), worse.
         test: what the p value comes from.
     """
 
@@ -103,6 +105,7 @@ def compare(
     if not len(values_a):
         raise ValueError("a, b: expected at least one query on which both have a value, got none")
     differences = values_a - values_b
+    differences[differences.abs() <= _EQUAL * torch.maximum(values_a.abs(), values_b.abs())] = 0
     random = np.random.default_rng(seed)
     p_value, exact = _permutation_test(differences, permutations, random)
     replicates = list_replicates(differences[:, None], torch.ones_like(differences), bootstrap, random)

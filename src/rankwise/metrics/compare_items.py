@@ -51,7 +51,7 @@ def compare_items(
         (True, True)
     """
     check_share("confidence", confidence)
-    first, second = check_tensor("scores_a", scores_a).double(), check_tensor("scores_b", scores_b).double()
+    first, second = check_tensor("scores_a", scores_a), check_tensor("scores_b", scores_b)
     check_same_shape("scores_b", second, "scores_a", first.shape)
     if first.ndim != 1:
         raise ValueError(f"scores_a: expected one list (N,), got shape {tuple(first.shape)}")

@@ -37,7 +37,7 @@ class Evaluation:
     Example:
         >>> result = evaluate([.9, .8, .7, .6], [1, 0, 1, 0], ["ap", "recall@1"], bootstrap=0)
         >>> result.means
-        {'ap': 0.8333333333333333, 'recall@1': 0.5}
+        {'ap': 0.8333..., 'recall@1': 0.5}
     """
 
     means: dict[str, float]

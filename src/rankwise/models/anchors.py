@@ -69,7 +69,7 @@ def moved(anchors: Tensor, deltas: Tensor) -> Tensor:
     others.
 
     Example:
-        >>> moved(torch.tensor([0.0, 0.0, 10.0, 20.0]), torch.tensor([0.5, 0.0, 0.0, math.log(2)]))
+        >>> moved(torch.tensor([0.0, 0.0, 10.0, 20.0]), torch.tensor([0.5, 0.0, 0.0, math.log(2)])).round()
         tensor([  5., -10.,  15.,  30.])
     """
     sides = anchors[..., 2:] - anchors[..., :2]

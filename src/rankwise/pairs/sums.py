@@ -6,13 +6,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from rankwise.checks import check_choice, check_same_shape
 from rankwise.pairs.by_chunks import chunk_gradients, chunk_sums
 from rankwise.pairs.by_sorting import SortedPairs, sort_pairs
 from rankwise.pairs.gaps import Gaps
-from rankwise.surrogates import Surrogate
+from rankwise.surrogates import Slope, Surrogate
 
 __all__ = ["pair_sums", "pair_sums_within"]
 
@@ -29,7 +28,7 @@ def pair_sums(
 ) -> Tensor:
     """For every list q and anchor i: sum_j w_j l(a_i - b_j) over the others j of the same list.
 
-    Exact, and differentiable in `anchors`, `others` and `weights` (once).
+    Exact, and differentiable in `anchors`, `others` and `weights`, twice.
 
     Args:
         anchors: (Q, A) scores a, others: (Q, L) scores b. Both of one list when 1-D.
@@ -149,13 +148,14 @@ class _PairSums(torch.autograd.Function):
         method: str,
     ) -> Tensor:
         ctx.surrogate, ctx.method, ctx.gaps = surrogate, method, gaps
+        given = places, anchor_mask, anchors, others, weights
         if places is not None:
             anchors = others.gather(1, places)
         assert anchors is not None
         if method == "dense":
             others = gaps.fill(others)
             sums = chunk_sums(anchors, others, weights, anchor_mask, gaps, surrogate)
-            ctx.save_for_backward(places, anchor_mask, anchors, others, weights)
+            ctx.save_for_backward(*given, anchors, others)
         else:
             assert surrogate.pieces is not None
             other_mask = gaps.mask
@@ -164,18 +164,28 @@ class _PairSums(torch.autograd.Function):
                 weights = other_mask.to(others.dtype) if weights is None else weights * other_mask
             pairs = sort_pairs(anchors, others, weights, surrogate.pieces)
             sums, slopes = (t.to(anchors.dtype) for t in pairs.sums())
-            ctx.save_for_backward(places, anchor_mask, slopes, *pairs.tensors())
+            ctx.save_for_backward(*given, slopes, *pairs.tensors())
         return sums if anchor_mask is None else sums.masked_fill_(~anchor_mask, 0)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        places, anchor_mask, *saved = ctx.saved_tensors
+        places, anchor_mask, given_anchors, given_others, weights, *saved = ctx.saved_tensors
         need_weights = ctx.needs_input_grad[3]
         if anchor_mask is not None:
             grad = grad.masked_fill(~anchor_mask, 0)
-        if ctx.method == "dense":
-            anchors, others, weights = saved
+        if torch.is_grad_enabled():
+            of_anchors, of_others, of_weights = _gradients_as_pair_sums(
+                grad,
+                given_anchors if places is None else given_others.gather(1, places),
+                given_others,
+                weights,
+                anchor_mask,
+                ctx.gaps,
+                ctx.surrogate,
+                need_weights,
+            )
+        elif ctx.method == "dense":
+            anchors, others = saved
             of_anchors, of_others, of_weights = chunk_gradients(
                 grad, anchors, others, weights, anchor_mask, ctx.gaps, ctx.surrogate, need_weights
             )
@@ -193,3 +203,29 @@ class _PairSums(torch.autograd.Function):
             of_others.scatter_add_(1, places, of_anchors)
             return None, None, of_others, of_weights, None, None, None, None
         return of_anchors, None, of_others, of_weights, None, None, None, None
+
+
+def _gradients_as_pair_sums(
+    grad: Tensor,
+    anchors: Tensor,
+    others: Tensor,
+    weights: Tensor | None,
+    anchor_mask: Tensor | None,
+    gaps: Gaps,
+    surrogate: Surrogate,
+    need_weights: bool,
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return the gradients for anchors, others and weights as functions of them, to be differentiated again.
+
+    Seen from an other, the anchors are the items of its sum: a - b = (-b) - (-a).
+    """
+    slope = Slope(surrogate)
+    of_anchors = grad * _pair_sums(anchors, None, others, slope, weights, anchor_mask, gaps, "auto")
+
+    def over_anchors(function: Surrogate) -> Tensor:
+        return _pair_sums(-others, None, -anchors, function, grad, gaps.mask, anchor_mask, "auto")
+
+    of_others = -over_anchors(slope)
+    if weights is not None:
+        of_others = of_others * weights
+    return of_anchors, of_others, over_anchors(surrogate) if need_weights else None

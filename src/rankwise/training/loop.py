@@ -44,8 +44,10 @@ def fit(
 ) -> Fitted:
     """Train a problem on a split, as its options say.
 
-    On the CPU the result depends on the arguments only: the same seed gives the same weights, bit for bit, also when
-    the training was stopped and resumed from a checkpoint. The random state of the caller is neither read nor changed.
+    On one machine, with the same versions and the same number of threads, the result depends on the arguments only: the
+    same seed gives the same weights, bit for bit, also when the training was stopped and resumed from a checkpoint.
+    Another CPU rounds differently, and training amplifies that. The random state of the caller is neither read nor
+    changed.
 
     Args:
         problem: see `Trainable`; its options decide the length, the optimiser, evaluation and all else.

@@ -6,12 +6,14 @@ import torch
 from torch import Tensor, nn
 
 from rankwise.checks import check_finite, check_labels, check_positive, check_same_shape, check_tensor
-from rankwise.distributed import gather_rows
+from rankwise.distributed import gather_inputs
 from rankwise.lists import Lists, pack
+from rankwise.losses.first_order import first_order_only
 from rankwise.losses.rivals.error_driven import pair_updates
 from rankwise.losses.rivals.given_gradient import with_gradient
 from rankwise.losses.rivals.soft_ranks import soft_ranks
 from rankwise.losses.sides import Sides, split_sides
+from rankwise.modes import outside_inference_mode
 from rankwise.pairs import pair_sums
 from rankwise.surrogates import PiecewiseStep
 
@@ -53,21 +55,16 @@ class ALRPLoss(nn.Module):
         super().__init__()
         self.step = PiecewiseStep(check_positive("delta", delta))
 
+    @outside_inference_mode
     def forward(self, scores: Tensor, labels: Tensor, errors: Tensor, *, mask: Tensor | None = None) -> Tensor:
-        scores, labels, errors = (
-            check_tensor(name, value) for name, value in (("scores", scores), ("labels", labels), ("errors", errors))
-        )
-        for name, value in (("labels", labels), ("errors", errors), ("mask", mask)):
-            if value is not None:
-                check_same_shape(name, value, "scores", scores.shape)
-        flat = [gather_rows(each.flatten()) for each in (scores, labels, errors)]
-        whole = None if mask is None else gather_rows(mask.flatten())
+        inputs = gather_inputs(lambda: _check_inputs(scores=scores, labels=labels, errors=errors, mask=mask))
+        scores, labels, errors, mask = inputs.values()
         with torch.autocast(scores.device.type, enabled=False):
             kind = torch.promote_types(torch.promote_types(scores.dtype, errors.dtype), torch.float32)
-            (lists,) = pack(flat[0].to(kind), flat[1], mask=whole).blocks
+            (lists,) = pack(scores.to(kind), labels, mask=mask).blocks
             check_labels(lists.labels, "binary", lists.mask)
             sides = split_sides(lists)
-            missed = flat[2].to(kind)[None].gather(1, sides.places) * sides.mask
+            missed = errors.to(kind)[None].gather(1, sides.places) * sides.mask
             _check_errors(missed)
             return self._value(lists, sides, missed)
 
@@ -87,8 +84,20 @@ class ALRPLoss(nn.Module):
             balance = value / places.clamp_min(torch.finfo(places.dtype).tiny)
         # Its value is `value`, its gradient that of the errors, balanced.
         placed = value + balance * (places - places.detach())
-        total = with_gradient(placed.detach(), lists.scores, gradient) + placed - placed.detach()
+        name, reason = type(self).__name__, "its gradients are updates of pairs and of balanced errors, not derivatives"
+        placed = first_order_only(placed, name, reason)
+        total = with_gradient(placed.detach(), lists.scores, gradient, name, reason) + placed - placed.detach()
         return (total * sides.valid).sum()
+
+
+def _check_inputs(**given: object) -> dict[str, Tensor | None]:
+    """Return the inputs as tensors, all items one list."""
+    inputs = {name: None if value is None else check_tensor(name, value) for name, value in given.items()}
+    shape = check_tensor("scores", inputs["scores"]).shape
+    for name, tensor in inputs.items():
+        if tensor is not None:
+            check_same_shape(name, tensor, "scores", shape)
+    return {name: None if tensor is None else tensor.flatten() for name, tensor in inputs.items()}
 
 
 def _check_errors(errors: Tensor) -> None:

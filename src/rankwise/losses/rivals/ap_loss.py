@@ -43,6 +43,8 @@ class APLoss(ListLoss):
     precision.
     """
 
+    remembers = ()
+
     def __init__(
         self,
         delta: float = 1.0,
@@ -65,7 +67,9 @@ class APLoss(ListLoss):
         with torch.no_grad():
             above, rank = soft_ranks(lists, sides, self.step)
             gradient = pair_updates(lists, sides, self.step, sides.share / rank)
-        return with_gradient((above / rank * sides.share).sum(1), lists.scores, gradient), sides.valid
+        values = (above / rank * sides.share).sum(1)
+        reason = "its gradient is an update of pairs, not a derivative"
+        return with_gradient(values, lists.scores, gradient, type(self).__name__, reason), sides.valid
 
 
 RECORDS = (

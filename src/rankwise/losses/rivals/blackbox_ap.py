@@ -44,6 +44,8 @@ class BlackboxAPLoss(ListLoss):
     the more lists there are.
     """
 
+    remembers = ()
+
     def __init__(
         self,
         strength: float = 4.0,
@@ -76,7 +78,9 @@ class BlackboxAPLoss(ListLoss):
         slope = share * precision / torch.where(lists.mask, ranks, 1)
         moved = mean_ranks(scores + self.strength * slope, lists.mask) / size
         gradient = (moved - ranks) / self.strength
-        return with_gradient((share * (1 - precision)).sum(1), lists.scores, gradient), sides.valid
+        values = (share * (1 - precision)).sum(1)
+        reason = "its gradient is a difference of ranks, not a derivative"
+        return with_gradient(values, lists.scores, gradient, type(self).__name__, reason), sides.valid
 
 
 def mean_ranks(scores: Tensor, mask: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from rankwise.checks import check_choice, check_k, check_positive
@@ -29,7 +30,6 @@ class GreedyTopKLoss(ListLoss):
         lists, empty, reduction: see `ListLoss`. A list without positives or negatives is left out as well.
 
     Example:
-        >>> import torch
         >>> GreedyTopKLoss(k=1)(torch.tensor([2.5, 0.0, 1.0, -1.0]), torch.tensor([1, 1, 0, 0]))
         tensor(1.)
     """
@@ -60,7 +60,7 @@ class GreedyTopKLoss(ListLoss):
         return (of_positives + self._mean_hinge(top, 1)) / 2, valid & (positives.size > 0)
 
     def _mean_hinge(self, side: Side, sign: int) -> Tensor:
-        hinges = (1 + sign * side.scores / self.margin).clamp_min(0)
+        hinges = torch.relu(1 + sign * side.scores / self.margin)
         return (hinges * side.weights).sum(1) / side.weight
 
 

@@ -46,6 +46,7 @@ class GumbelApproxNDCGLoss(ApproxNDCGLoss):
     Paper: Bruch et al., A stochastic treatment of learning to rank scoring functions, WSDM 2020.
     """
 
+    remembers = ()
     steps: Tensor
 
     def __init__(
@@ -71,7 +72,7 @@ class GumbelApproxNDCGLoss(ApproxNDCGLoss):
         if not self.training:
             return super().per_list(packed, group_ids)
         values, valid = packed.map(lambda lists: self._sampled(lists, packed.ids))
-        self.steps += 1
+        self.steps = self.steps + 1
         return values, valid
 
     def _sampled(self, lists: Lists, ids: Tensor | None) -> tuple[Tensor, Tensor]:

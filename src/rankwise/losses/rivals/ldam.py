@@ -40,6 +40,8 @@ class LDAMLoss(ListLoss):
     classes share one score here.
     """
 
+    remembers = ()
+
     def __init__(
         self,
         max_margin: float = 0.5,

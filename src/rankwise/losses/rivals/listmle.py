@@ -32,8 +32,8 @@ class ListMLELoss(ListLoss):
     one grade have no order to learn and are left out.
 
     Example:
-        >>> ListMLELoss()(torch.zeros(3), torch.tensor([2, 1, 0])).exp()
-        tensor(6.)
+        >>> ListMLELoss()(torch.zeros(3), torch.tensor([2, 1, 0]))  # log 6: one of six orders
+        tensor(1.7918)
 
     Paper: Xia et al., Listwise approach to learning to rank: theory and algorithm, ICML 2008; Efron, The efficiency of
     Cox's likelihood function for censored data, JASA 1977.

@@ -8,10 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from rankwise.checks import check_count
-from rankwise.distributed import gather_rows
+from rankwise.distributed import gather_inputs
 from rankwise.estimators import RecentRows
-from rankwise.lists import full_precision
 from rankwise.losses.embedding import check_embeddings
+from rankwise.losses.first_order import first_order_only
+from rankwise.losses.marked import MarkedModule
+from rankwise.modes import full_precision, outside_inference_mode
 from rankwise.registry import LossRecord
 
 __all__ = [
@@ -26,7 +28,7 @@ __all__ = [
 ]
 
 
-class MetricLearningLoss(nn.Module):
+class MetricLearningLoss(MarkedModule):
     """A loss of pytorch-metric-learning over the pairs or triplets of a batch.
 
     Called as `loss(embeddings, labels)` with (B, d) vectors and (B,) integer classes. Under an initialised process
@@ -45,12 +47,16 @@ class MetricLearningLoss(nn.Module):
         super().__init__()
         self.loss = loss
 
+    @outside_inference_mode
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        embeddings, labels = check_embeddings("", embeddings, labels)
-        with full_precision(embeddings.device.type):
-            if embeddings.dtype in (torch.float16, torch.bfloat16):
-                embeddings = embeddings.float()
-            return self.of_batch(gather_rows(embeddings), gather_rows(labels))
+        def prepare() -> dict[str, Tensor | None]:
+            vectors, classes = check_embeddings("", embeddings, labels)
+            half = vectors.dtype in (torch.float16, torch.bfloat16)
+            return {"embeddings": vectors.float() if half else vectors, "labels": classes}
+
+        vectors, classes = gather_inputs(prepare, pad=False).values()
+        with full_precision(vectors.device.type):
+            return self.of_batch(vectors, classes)
 
     def of_batch(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         """The loss of a batch that is checked and gathered."""
@@ -78,6 +84,7 @@ class CrossBatchMemoryLoss(MetricLearningLoss):
     Paper: Wang et al., Cross-Batch Memory for Embedding Learning, CVPR 2020.
     """
 
+    remembers = ()
     vectors: Tensor
     classes: Tensor
 
@@ -94,7 +101,7 @@ class CrossBatchMemoryLoss(MetricLearningLoss):
             self.vectors, self.classes = vectors, classes
         pairs = _pairs(labels, classes, own=len(classes) - len(labels))
         value: Tensor = self.loss(embeddings, labels, pairs, vectors, classes)
-        return value
+        return first_order_only(value, type(self).__name__, "its gradient holds the remembered copy of the batch fixed")
 
     def _with_batch(self, embeddings: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         if len(embeddings) > self.memory:
@@ -108,6 +115,7 @@ class CrossBatchMemoryLoss(MetricLearningLoss):
         vectors = torch.cat([self.vectors.to(embeddings), embeddings])
         return vectors[-self.memory :], torch.cat([self.classes.to(labels.device), labels])[-self.memory :]
 
+    @outside_inference_mode
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
         for name in ("vectors", "classes"):
             saved = state_dict.get(prefix + name)
@@ -134,6 +142,7 @@ class LateMemoryPairs(MetricLearningLoss):
         (2, tensor([0, 0, 1, 1]))
     """
 
+    remembers = ()
     step: Tensor
 
     def __init__(self, loss: nn.Module, *, memory: int, after: int = 0) -> None:
@@ -151,7 +160,7 @@ class LateMemoryPairs(MetricLearningLoss):
             value = (value + longer) / 2
         if self.training:
             self.recent.add(embeddings.detach(), labels)
-            self.step += 1
+            self.step = self.step + 1
         return value
 
 

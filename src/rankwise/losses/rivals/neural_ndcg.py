@@ -10,7 +10,7 @@ from rankwise.gains import Gain, gain_function
 from rankwise.lists import Lists, PackedLists
 from rankwise.losses.base import ListLoss
 from rankwise.losses.rivals.dcg import discounts, normalised_gains
-from rankwise.losses.rivals.one_pass import one_pass
+from rankwise.losses.rivals.given_gradient import with_gradient
 from rankwise.losses.rivals.weighing import grades_differ
 from rankwise.registry import LossRecord
 from rankwise.sorting import argsort
@@ -78,14 +78,13 @@ class NeuralNDCGLoss(ListLoss):
         rows = max(1, _CHUNK // max(1, gains.shape[1] ** 2))
         best_first = argsort(-lists.scores, lists.mask)
 
-        def values_and_slopes(scores: Tensor) -> tuple[Tensor, Tensor]:
-            in_order = (t.gather(1, best_first).split(rows) for t in (scores, gains, lists.mask))
-            chunks = zip(*in_order, strict=True)
-            parts = [self._chunk(part, its_gains, its_mask, worth) for part, its_gains, its_mask in chunks]
-            values, slopes = zip(*parts, strict=True)
-            return torch.cat(values), torch.zeros_like(scores).scatter_(1, best_first, torch.cat(slopes))
-
-        return 1 - one_pass(lists.scores, values_and_slopes), grades_differ(lists) & (gains > 0).any(1)
+        in_order = (t.gather(1, best_first).split(rows) for t in (lists.scores.detach(), gains, lists.mask))
+        parts = [self._chunk(scores, its_gains, mask, worth) for scores, its_gains, mask in zip(*in_order, strict=True)]
+        values, slopes = zip(*parts, strict=True)
+        gradient = torch.zeros_like(lists.scores).scatter_(1, best_first, torch.cat(slopes))
+        reason = "its gradient is worked out by hand, list by list"
+        value = with_gradient(torch.cat(values), lists.scores, gradient, type(self).__name__, reason)
+        return 1 - value, grades_differ(lists) & (gains > 0).any(1)
 
     def _chunk(self, scores: Tensor, gains: Tensor, mask: Tensor, worth: Tensor) -> tuple[Tensor, Tensor]:
         """Values (Q,) and slopes (Q, L) of a few lists, the best items first."""

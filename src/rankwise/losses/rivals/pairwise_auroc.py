@@ -35,6 +35,8 @@ class PairwiseAUROCLoss(ListLoss):
     ICML 2003.
     """
 
+    remembers = ()
+
     def __init__(
         self,
         surrogate: str = "sigmoid",

@@ -73,7 +73,7 @@ class PrecisionAtKLoss(ListLoss):
         sums = torch.where(top.mask, sums, 0)
         # Fewer than k negatives: m cannot go beyond them, but the sum is still one over k places.
         share = top.size.clamp_min(1) / k.clamp_min(1)
-        return (sums.amax(1).clamp_min(0) * share / top.weights.double().sum(1).clamp_min(1e-300)).to(
+        return (torch.relu(sums.amax(1)) * share / top.weights.double().sum(1).clamp_min(1e-300)).to(
             lists.scores.dtype
         ), valid
 

@@ -36,6 +36,8 @@ class SmoothAPLoss(ListLoss):
     Paper: Brown et al., Smooth-AP: Smoothing the Path Towards Large-Scale Image Retrieval, ECCV 2020.
     """
 
+    remembers = ()
+
     def __init__(
         self,
         temperature: float = 0.01,

@@ -9,6 +9,7 @@ from rankwise.checks import check_share
 from rankwise.estimators import IdTable
 from rankwise.lists import Lists, PackedLists
 from rankwise.losses.base import ListLoss
+from rankwise.losses.first_order import first_order_only
 from rankwise.losses.links import Link
 from rankwise.losses.sides import Sides, split_sides
 from rankwise.pairs import pair_sums
@@ -44,6 +45,8 @@ class SOAPLoss(ListLoss):
     Paper: Qi et al., Stochastic Optimization of Areas Under Precision-Recall Curves with Provable Convergence, NeurIPS
     2021.
     """
+
+    remembers = ("surrogate.margin", "link.kind")
 
     def __init__(
         self,
@@ -81,7 +84,8 @@ class SOAPLoss(ListLoss):
             linear = now[..., 1] * hits / everything.square() - now[..., 0] / everything
             value = 1 - hits / everything
             values.append(((value + linear - linear.detach()) * side.share).sum(1))
-        return packed.join(values), packed.join([side.valid for side in sides])
+        value = first_order_only(packed.join(values), type(self).__name__, "its gradient holds the averages fixed")
+        return value, packed.join([side.valid for side in sides])
 
     def _observe(self, lists: Lists, sides: Sides) -> Tensor:
         """g+ and g of each positive, (Q, A, 2)."""

@@ -49,8 +49,8 @@ class SampledSoftmaxLoss(ListLoss):
         lists, empty, reduction: see `ListLoss`.
 
     Example:
-        >>> SampledSoftmaxLoss(negatives=99)(torch.zeros(4), torch.tensor([1, 0, 0, 0])).exp()
-        tensor(100.0000)
+        >>> SampledSoftmaxLoss(negatives=99)(torch.zeros(4), torch.tensor([1, 0, 0, 0]))  # log 100
+        tensor(4.6052)
 
     Paper: Bengio and Senecal, Adaptive importance sampling to accelerate training of a neural probabilistic language
     model, IEEE Transactions on Neural Networks 2008.
