@@ -196,7 +196,7 @@ class TestSchema:
         test = schema.read(path, labels="optional")
         assert test.features.tolist() == [[2, 1], [4, 3]]
         assert test.targets is None
-        with pytest.raises(ValueError, match="cells.csv: expected the label column 'cancer', got none"):
+        with pytest.raises(ValueError, match=r"cells\.csv: expected the label column 'cancer', got none"):
             schema.read(path)
         with pytest.raises(ValueError, match="data: expected labels, to train or to evaluate, got data without them"):
             _ = test.labels
@@ -213,10 +213,11 @@ class TestSchema:
 
     def test_all_missing_columns_are_named_in_one_error(self, tmp_path):
         _, schema = read_table(write(tmp_path, "a,b,c,y\n1,2,3,0\n1,2,3,1\n"))
-        with pytest.raises(ValueError, match="expected all columns of the training data, got none called 'a', 'c'$"):
+        with pytest.raises(ValueError, match=r"expected all columns of the training data, got none called 'a', 'c'$"):
             schema.read(write(tmp_path, "b,y\n1,0\n"))
-        with pytest.raises(ValueError, match=r"got none called 'c'; did you mean 'C'"):
-            schema.read(write(tmp_path, "a,b,C,y\n1,2,3,0\n"))
+        _, schema = read_table(write(tmp_path, GOOD))
+        with pytest.raises(ValueError, match=r"got none called 'round'; did you mean 'rounds'"):
+            schema.read(write(tmp_path, "size,rounds,cancer\n1,2,no\n"))
 
     def test_a_doubled_column_and_one_of_text_are_refused_by_name(self, tmp_path):
         _, schema = read_table(write(tmp_path, GOOD))
@@ -415,7 +416,7 @@ class TestLetorSchema:
         part, schema = read_table(write(tmp_path, self.LINES, "train.txt"), width=5)
         assert part.features.shape == (3, 5)
         assert schema.features == ("1", "2", "3", "4", "5")
-        with pytest.raises(ValueError, match="width: expected nothing, as .* is not a LETOR file, got 5"):
+        with pytest.raises(ValueError, match=r"width: expected nothing, as .* is not a LETOR file, got 5"):
             read_table(write(tmp_path, GOOD), width=5)
 
     def test_lines_without_queries_are_refused_if_the_training_data_had_them(self, tmp_path, learned):
@@ -499,7 +500,7 @@ BAD_TABLES = {
     "utf-16": ("a,y\n1,0\n".encode("utf-16"), {}, "line 1: expected text in UTF-8, got UTF-16"),
     "unknown label": (GOOD, {"label": "cancr"}, "label: .* has no column 'cancr'; did you mean 'cancer'"),
     "label position": (GOOD, {"label": 3}, "label: expected a position among the 3 columns of .*, got 3"),
-    "query as label": (GOOD, {"query": "cancer"}, "label: expected another column than the query 'cancer'"),
+    "query as label": (GOOD, {"query": "cancer"}, "label: expected another column of .* than the query 'cancer'"),
     "unknown query": (GOOD, {"query": "q"}, "query: .* has no column 'q'"),
     "unknown drop": (GOOD, {"drop": ["sizes"]}, "drop: .* has no column 'sizes'; did you mean 'size'"),
     "unknown feature": (GOOD, {"features": ["sizes"]}, "features: .* has no column 'sizes'"),
