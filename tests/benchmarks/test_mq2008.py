@@ -7,7 +7,7 @@ import torch
 
 from benchmarks.quality.grid.plan import Key, Method, Plan
 from benchmarks.quality.grid.results import Results
-from benchmarks.quality.mq2008.data import join_validation, with_ranks
+from benchmarks.quality.mq2008.data import join_validation, read_folds, with_ranks
 from benchmarks.quality.mq2008.table import write_folds
 from rankwise.data import Part, Split
 
@@ -37,6 +37,32 @@ def test_the_validation_section_is_learned_from_as_well():
     joined = join_validation(Split(*parts))
     assert joined.train.features[:, 0].tolist() == [0, 0, 1, 1]
     assert joined.test is parts[2]
+
+
+def test_five_files_make_the_official_folds(tmp_path):
+    for number in range(1, 6):
+        (tmp_path / f"S{number}.txt").write_text(f"1 qid:{number} 1:2\n")
+    folds = [
+        [split.part(name).query_ids.tolist() for name in ("train", "validation", "test")]
+        for split in read_folds(tmp_path)
+    ]
+    assert folds == [
+        [[1, 2, 3], [4], [5]],
+        [[2, 3, 4], [5], [1]],
+        [[3, 4, 5], [1], [2]],
+        [[4, 5, 1], [2], [3]],
+        [[5, 1, 2], [3], [4]],
+    ]
+
+
+@pytest.mark.realdata
+def test_the_real_folds_have_their_size(real_data):
+    for split in read_folds(real_data("letor-mq2008")):
+        parts = [split.part(name) for name in ("train", "validation", "test")]
+        assert sum(map(len, parts)) == 15_211
+        assert sum(len(part.query_ids.unique()) for part in parts) == 784
+        assert {part.features.shape[1] for part in parts} == {46}
+        assert torch.cat([part.labels for part in parts]).unique().tolist() == [0, 1, 2]
 
 
 @pytest.fixture

@@ -126,6 +126,18 @@ def test_rows_and_lists_in_two_parts():
     assert said(train, test, severity="error") == ["10 of 10 lists with the id of a list of train"]
 
 
+def test_lists_in_two_parts_are_known_by_name():
+    """Text queries are numbered in the order of each file: the same number is not the same list."""
+    train, test = make(lists=2), make(lists=2, seed=1)
+    train, test = (
+        Part(part.features, part.labels, part.query_ids, names)
+        for part, names in ((train, ("ann", "bob")), (test, ("cid", "ann")))
+    )
+    assert said(train, test, severity="warning") == ["1 of 2 lists with the id of a list of train"]
+    other = Part(test.features, test.labels, test.query_ids, ("cid", "dan"))
+    assert said(train, other, severity="warning") == []
+
+
 def test_parts_that_do_not_fit():
     train = make(lists=10)
     assert said(train, Part(torch.rand(9, 2), torch.arange(9) % 2), severity="error") == [

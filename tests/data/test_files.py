@@ -26,7 +26,7 @@ from rankwise.data import (
 )
 from rankwise.data.files import is_compressed, read_line_blocks
 from rankwise.data.groups import read_group_sizes
-from rankwise.data.reading import is_letor, read_labelled
+from rankwise.data.letor import is_letor
 
 LETOR = b"2 qid:7 1:0.5 2:1\n0 qid:7 1:1 2:3\n"
 TABLE = b"a,y\n1,0\n2,1\n"
@@ -38,7 +38,7 @@ READERS = {
     "letor": (read_letor, LETOR),
     "letor comments": (read_letor_comments, LETOR),
     "table": (read_table, TABLE),
-    "labelled": (read_labelled, LETOR),
+    "letor as a table": (read_table, LETOR),
     "interactions": (read_interactions, TABLE),
     "interaction lists": (lambda path: read_interaction_lists([path]), LISTS),
     "extreme": (read_extreme, EXTREME),
@@ -203,7 +203,7 @@ def test_a_letor_file_has_no_columns_to_name(tmp_path):
     for options in ({"label": "y"}, {"query": "q"}, {"drop": ["a"]}, {"positive": "1"}):
         (name,) = options
         with pytest.raises(ValueError, match=f"^{name}: expected nothing, as .* is a LETOR file"):
-            read_labelled(path, **options)
+            read_table(path, **options)
 
 
 def test_a_folder_without_ratings_is_refused(tmp_path):

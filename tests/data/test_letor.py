@@ -16,7 +16,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankwise.data import letor, read_letor, read_letor_comments, read_letor_folds, read_letor_split
+from rankwise.data import DataNote, letor, read_letor, read_letor_comments, read_table
 
 GOOD = b"2 qid:7 1:0.5 3:1.5 # first\n0 qid:7 2:1\n1 qid:-3 1:2 # third\n"
 
@@ -105,7 +105,7 @@ def test_the_fast_way_is_the_slow_way(tmp_path, content, monkeypatch):
     assert fast is not None
     monkeypatch.setattr(letor, "parse_complete_lines", lambda text: None)
     slow = read_letor(write(tmp_path, content))
-    assert torch.equal(torch.from_numpy(fast[0]), slow.features)
+    assert torch.equal(torch.from_numpy(fast[0]).float(), slow.features)
     assert fast[1].tolist() == slow.labels.tolist()
     assert fast[2].tolist() == slow.query_ids.tolist()
 
@@ -218,35 +218,91 @@ class TestCache:
         assert list((tmp_path / "cache").iterdir()) == []
 
 
+# Feature 1 is a time in seconds, feature 2 cannot be told apart in float32, feature 3 is ordinary.
+TIMES = [(1_700_000_000 + 3 * row, 16_777_216 + row % 4, row / 7) for row in range(40)]
+
+
+def write_times(folder, name="times.txt", left_out=()):
+    lines = []
+    for row, values in enumerate(TIMES):
+        known = [f"{index}:{value!r}" for index, value in enumerate(values, 1) if (row, index) not in left_out]
+        lines.append(" ".join([f"{row % 3} qid:{row // 10}", *known]))
+    return write(folder, "\n".join(lines).encode(), name)
+
+
+class TestOrigins:
+    """Features whose differences float32 cannot hold are shifted before they are rounded."""
+
+    @pytest.mark.parametrize("block_bytes", [1, 200, 1 << 20])
+    def test_differences_are_those_of_the_file(self, tmp_path, monkeypatch, block_bytes):
+        monkeypatch.setattr(letor, "BLOCK_BYTES", block_bytes)
+        part, schema = read_table(write_times(tmp_path))
+        expected = torch.tensor(TIMES, dtype=torch.float64)
+        assert set(schema.origins) == {"1", "2"}
+        shifted = part.features.double()
+        differences = shifted[:, :2] - shifted[0, :2]
+        assert torch.equal(differences, expected[:, :2] - expected[0, :2])
+        assert torch.equal(part.features[:, 2], expected[:, 2].float())
+
+    def test_other_files_have_the_same_origins(self, tmp_path):
+        part, schema = read_table(write_times(tmp_path))
+        assert torch.equal(schema.read(tmp_path / "times.txt").features, part.features)
+        one = write(tmp_path, b"0 qid:1 1:1700000007 2:16777219 3:1\n", "one.txt")
+        expected = [1_700_000_007 - schema.origins["1"], 16_777_219 - schema.origins["2"], 1.0]
+        assert schema.read(one).features[0].tolist() == expected
+
+    def test_a_feature_that_a_line_leaves_out_is_0_before_it_is_shifted(self, tmp_path):
+        _, schema = read_table(write_times(tmp_path))
+        part = schema.read(write(tmp_path, b"0 qid:1 3:1\n0 qid:1 1:1700000000\n", "short.txt"))
+        absent = torch.tensor([-schema.origins["1"], -schema.origins["2"]], dtype=torch.float64).float()
+        assert torch.equal(part.features[0, :2], absent)
+        assert torch.equal(part.features[1, 1:], torch.tensor([absent[1], 0.0]))
+
+    def test_the_spread_of_a_sparse_file_counts_its_zeros(self, tmp_path):
+        """Beside zeros the differences of the times are too small to matter."""
+        left_out = {(row, 1) for row in range(0, 40, 2)}
+        _, schema = read_table(write_times(tmp_path, left_out=left_out))
+        assert set(schema.origins) == {"2"}
+
+    def test_reading_without_origins_warns(self, tmp_path):
+        with pytest.warns(DataNote, match=r"float32 cannot hold the differences of 2 features, such as feature 1; "):
+            part = read_letor(write_times(tmp_path))
+        assert part.features[:, 0].unique().numel() < 40
+        given = read_letor(tmp_path / "times.txt", origins={1: 1.7e9, 2: 16_777_216.0})
+        assert given.features[:, 0].tolist() == [3.0 * row for row in range(40)]
+
+    def test_the_cache_keeps_each_shift_apart(self, tmp_path, monkeypatch):
+        path = write_times(tmp_path)
+        part, schema = read_table(path, cache=tmp_path / "cache")
+        monkeypatch.setattr(letor, "_parse", _never)
+        again, same = read_table(path, cache=tmp_path / "cache")
+        assert same == schema
+        assert torch.equal(again.features, part.features)
+
+    @given(
+        st.lists(st.lists(st.floats(-1e6, 1e6), min_size=3, max_size=3), min_size=1, max_size=30),
+        st.integers(1, 300),
+        st.booleans(),
+    )
+    def test_means_and_spreads_are_those_of_all_rows(self, values, size, sparse):
+        from scipy.sparse import csr_matrix
+
+        whole = np.array(values).round(3)
+        spreads = letor._Spreads()
+        for start in range(0, len(whole), size):
+            block = whole[start : start + size]
+            spreads.add(csr_matrix(block) if sparse else block)
+        assert spreads._mean == pytest.approx(whole.mean(0), rel=1e-9, abs=1e-6)
+        assert np.sqrt(spreads._squares / len(whole)) == pytest.approx(whole.std(0), rel=1e-6, abs=1e-6)
+        assert spreads._error == pytest.approx(np.abs(whole - whole.astype(np.float32)).max(0))
+
+
 def test_progress_goes_from_0_to_1(tmp_path):
     seen: list[float] = []
     read_letor(write(tmp_path, GOOD * 100), block_bytes=500, on_progress=seen.append)
     assert seen == sorted(seen)
     assert seen[-1] == 1.0
     assert len(seen) > 10
-
-
-def test_files_of_one_split_have_the_same_features(tmp_path):
-    paths = [write(tmp_path, f"1 qid:1 {index}:2\n".encode(), f"{index}.txt") for index in (1, 3, 2)]
-    split = read_letor_split(*paths)
-    rows = [split.part(name).features.tolist() for name in ("train", "validation", "test")]
-    assert rows == [[[2, 0, 0]], [[0, 0, 2]], [[0, 2, 0]]]
-
-
-def test_five_files_make_the_official_folds(tmp_path):
-    for number in range(1, 6):
-        write(tmp_path, f"1 qid:{number} 1:2\n".encode(), f"S{number}.txt")
-    folds = [
-        [split.part(name).query_ids.tolist() for name in ("train", "validation", "test")]
-        for split in read_letor_folds(tmp_path)
-    ]
-    assert folds == [
-        [[1, 2, 3], [4], [5]],
-        [[2, 3, 4], [5], [1]],
-        [[3, 4, 5], [1], [2]],
-        [[4, 5, 1], [2], [3]],
-        [[5, 1, 2], [3], [4]],
-    ]
 
 
 finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
@@ -277,16 +333,10 @@ def test_what_was_written_is_read(tmp_path_factory, rows, block_bytes, complete)
 
 
 @pytest.mark.realdata
-def test_mq2008(real_data, tmp_path):
-    folds = read_letor_folds(real_data("letor-mq2008"), cache=tmp_path)
-    for split in folds:
-        parts = [split.part(name) for name in ("train", "validation", "test")]
-        assert sum(map(len, parts)) == 15_211
-        assert sum(len(part.query_ids.unique()) for part in parts) == 784
-        assert {part.features.shape[1] for part in parts} == {46}
-        assert torch.cat([part.labels for part in parts]).unique().tolist() == [0, 1, 2]
-    comments = read_letor_comments(real_data("letor-mq2008") / "S1.txt")
-    assert len(comments) == len(folds[1].test)
+def test_comments_of_mq2008_are_its_documents(real_data):
+    path = real_data("letor-mq2008") / "S1.txt"
+    comments = read_letor_comments(path)
+    assert len(comments) == len(read_letor(path))
     assert comments[0].startswith("docid = GX008-86-4444840")
 
 

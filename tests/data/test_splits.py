@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankwise.data import Part, cut_by_query, cut_stratified, folds_by_query, join_parts
+from rankwise.data import Part, cut_by_query, cut_stratified, folds_by_query
 
 PARTS = ("train", "validation", "test")
 
@@ -100,9 +100,7 @@ def test_what_cannot_be_cut_is_refused():
         cut_stratified(Part(torch.rand(7, 1), torch.tensor([0] * 6 + [1])), seed=0)
 
 
-def test_parts_that_do_not_fit_are_refused():
-    with_ids, without = make(torch.arange(2)), Part(torch.rand(2, 1), torch.zeros(2))
-    with pytest.raises(ValueError, match="query ids in all of the 2 or in none, got 1"):
-        join_parts([with_ids, without])
-    with pytest.raises(ValueError, match="expected at least one"):
-        join_parts([])
+def test_parts_keep_the_names_of_their_lists():
+    part = Part(torch.rand(9, 1), torch.arange(9), torch.arange(9) // 3, ("ann", "bob", "cid"))
+    for split in (cut_by_query(part, shares=(0.34, 0.33, 0.33), seed=0), folds_by_query(part, k=3, seed=0)[0]):
+        assert [split.part(name).query_names for name in PARTS] == [part.query_names] * 3

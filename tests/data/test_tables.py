@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import lzma
 import re
 from pathlib import Path
@@ -14,7 +15,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankwise.data import read_table
+from rankwise.data import DataNote, TableSchema, read_table
 
 GOOD = b"size,round,cancer\n1.5,0.2,no\n2.5,0.1,yes\n1.0,0.3,no\n"
 
@@ -29,9 +30,9 @@ def check_good(table):
     assert torch.equal(table.part.features, torch.tensor([[1.5, 0.2], [2.5, 0.1], [1.0, 0.3]]))
     assert table.part.labels.tolist() == [0, 1, 0]
     assert table.part.query_ids is None
-    assert table.feature_names == ("size", "round")
-    assert table.label_name == "cancer"
-    assert table.classes == ("no", "yes")
+    assert table.schema.features == ("size", "round")
+    assert table.schema.label == "cancer"
+    assert table.schema.classes == ("no", "yes")
 
 
 @pytest.mark.parametrize(
@@ -91,35 +92,37 @@ class TestColumns:
         path = write(tmp_path, self.CONTENT)
         for label in ("y", -1, 4):
             table = read_table(path, label=label, query="q", drop=["name"])
-            assert table.feature_names == ("a", "b")
+            assert table.schema.features == ("a", "b")
             assert table.part.features.tolist() == [[1, 2], [3, 4], [5, 6]]
             assert table.part.labels.tolist() == [0, 1, 2]
             assert table.part.query_ids.tolist() == [3, 3, -8]
-            assert table.query_names is None
-        assert read_table(path, features=["b"]).feature_names == ("b",)
+            assert table.part.query_names is None
+        assert read_table(path, features=["b"]).schema.features == ("b",)
 
     def test_queries_with_names_are_numbered_in_order(self, tmp_path):
         table = read_table(write(tmp_path, self.CONTENT), query="name", drop=["q"])
         assert table.part.query_ids.tolist() == [0, 1, 0]
-        assert table.query_names == ("x", "z")
+        assert table.part.query_names == ("x", "z")
 
     def test_without_a_header_columns_are_numbered(self, tmp_path):
         table = read_table(write(tmp_path, "1,2,0\n3,4,1\n"))
-        assert table.feature_names == ("column 1", "column 2")
+        assert table.schema.features == ("column 1", "column 2")
         assert table.part.features.tolist() == [[1, 2], [3, 4]]
 
     def test_the_header_can_be_stated(self, tmp_path):
         path = write(tmp_path, "1,2,0\n3,4,1\n5,6,1\n")
-        assert read_table(path, header="yes").feature_names == ("1", "2")
+        assert read_table(path, header="yes").schema.features == ("1", "2")
         assert len(read_table(path, header="no").part) == 3
         path = write(tmp_path, "1,2,x\n3,4,y\n5,6,y\n")
-        assert read_table(path, header="auto").part.labels.tolist() == [1, 0, 0]
+        with pytest.raises(ValueError, match="first line of names or of values, got '1, 2, x', which may be either"):
+            read_table(path, header="auto")
+        assert read_table(path, header="no").part.labels.tolist() == [1, 0, 0]
 
     def test_booleans_are_numbers(self, tmp_path):
         table = read_table(write(tmp_path, "a,y\ntrue,true\nfalse,true\ntrue,false\n"))
         assert table.part.features.tolist() == [[1], [0], [1]]
         assert table.part.labels.tolist() == [1, 1, 0]
-        assert table.classes == ("false", "true")
+        assert table.schema.classes == ("false", "true")
 
     def test_sizes_in_a_file_beside_it_are_queries(self, tmp_path):
         write(tmp_path, "2\n1\n", "cells.csv.query")
@@ -152,12 +155,12 @@ class TestLabels:
     def test_what_they_become(self, tmp_path, labels, expected, classes):
         table = read_table(write(tmp_path, "\n".join(["a,y", *(f"1,{label}" for label in labels)])))
         assert table.part.labels.tolist() == expected
-        assert table.classes == classes
+        assert table.schema.classes == classes
 
     def test_of_two_equally_frequent_kinds_the_later_word_is_positive(self, tmp_path):
         for first, second in (("-1", "1"), ("1", "-1"), ("no", "yes"), ("yes", "no")):
             table = read_table(write(tmp_path, f"a,y\n1,{first}\n2,{second}\n"))
-            assert table.classes in (("-1", "1"), ("no", "yes"))
+            assert table.schema.classes in (("-1", "1"), ("no", "yes"))
 
     def test_the_positive_kind_can_be_named(self, tmp_path):
         path = write(tmp_path, GOOD)
@@ -165,7 +168,7 @@ class TestLabels:
         path = write(tmp_path, "a,y\n1,a\n1,b\n1,c\n")
         table = read_table(path, positive="b")
         assert table.part.labels.tolist() == [0, 1, 0]
-        assert table.classes == ("not b", "b")
+        assert table.schema.classes == ("not b", "b")
         with pytest.raises(ValueError, match=r"positive: .* has no label 'B'"):
             read_table(path, positive="B")
 
@@ -176,29 +179,82 @@ class TestLabels:
         assert read_table(write(tmp_path, "q,a,y\n1,1,0\n1,2,2\n"), query="q").part.labels.tolist() == [0, 2]
 
 
-class TestLike:
-    """A table to test on means what the table to learn from means."""
+class TestSchema:
+    """Another table means what the training table means, however its columns are ordered."""
 
-    def test_classes_and_columns_are_those_of_the_other_table(self, tmp_path):
-        train = read_table(write(tmp_path, GOOD))
-        # Here "no" is the rarer one, the columns stand in another order, and there is one more.
-        test = read_table(write(tmp_path, "cancer,more,round,size\nyes,9,1,2\nyes,9,3,4\nno,9,5,6\n"), like=train)
-        assert test.part.labels.tolist() == [1, 1, 0]
-        assert test.part.features.tolist() == [[2, 1], [4, 3], [6, 5]]
-        assert (test.classes, test.feature_names) == (train.classes, train.feature_names)
-        only = read_table(write(tmp_path, "size,round,cancer\n1,2,no\n"), like=train)
-        assert only.part.labels.tolist() == [0]
+    def test_columns_are_matched_by_name_in_any_order(self, tmp_path):
+        part, schema = read_table(write(tmp_path, GOOD))
+        # Here "no" is the rarer class, and the columns have another order.
+        test = schema.read(write(tmp_path, "cancer,round,size\nyes,1,2\nyes,3,4\nno,5,6\n"))
+        assert test.labels.tolist() == [1, 1, 0]
+        assert test.features.tolist() == [[2, 1], [4, 3], [6, 5]]
+        assert torch.equal(schema.read(write(tmp_path, GOOD)).features, part.features)
+
+    def test_labels_are_optional_if_asked(self, tmp_path):
+        _, schema = read_table(write(tmp_path, GOOD))
+        path = write(tmp_path, "round,size\n1,2\n3,4\n")
+        test = schema.read(path, labels="optional")
+        assert test.features.tolist() == [[2, 1], [4, 3]]
+        assert test.targets is None
+        with pytest.raises(ValueError, match=r"cells\.csv: expected the label column 'cancer', got none"):
+            schema.read(path)
+        with pytest.raises(ValueError, match="data: expected labels, to train or to evaluate, got data without them"):
+            _ = test.labels
+
+    def test_extra_columns_are_ignored_with_a_note(self, tmp_path):
+        _, schema = read_table(write(tmp_path, GOOD))
+        with pytest.warns(DataNote, match="ignored 2 columns that the training data did not have: name, more"):
+            test = schema.read(write(tmp_path, "name,cancer,more,round,size\nx,yes,9,1,2\n"))
+        assert test.features.tolist() == [[2, 1]]
+
+    def test_a_column_that_was_dropped_in_training_is_no_extra_one(self, tmp_path):
+        _, schema = read_table(write(tmp_path, GOOD), drop=["round"])
+        assert schema.read(write(tmp_path, GOOD)).features.flatten().tolist() == [1.5, 2.5, 1.0]
+
+    def test_all_missing_columns_are_named_in_one_error(self, tmp_path):
+        _, schema = read_table(write(tmp_path, "a,b,c,y\n1,2,3,0\n1,2,3,1\n"))
+        with pytest.raises(ValueError, match=r"expected all columns of the training data, got none called 'a', 'c'$"):
+            schema.read(write(tmp_path, "b,y\n1,0\n"))
+        _, schema = read_table(write(tmp_path, GOOD))
+        with pytest.raises(ValueError, match=r"got none called 'round'; did you mean 'rounds'"):
+            schema.read(write(tmp_path, "size,rounds,cancer\n1,2,no\n"))
+
+    def test_a_doubled_column_and_one_of_text_are_refused_by_name(self, tmp_path):
+        _, schema = read_table(write(tmp_path, GOOD))
+        with pytest.raises(ValueError, match="expected a different name for every column, got 'size' twice"):
+            schema.read(write(tmp_path, "size,round,size\n1,2,3\n"), labels="optional")
+        with pytest.raises(ValueError, match="column 'round', line 2: expected numbers, got text such as 'red'"):
+            schema.read(write(tmp_path, "size,round\n1,red\n2,3\n"), labels="optional")
+
+    @pytest.mark.parametrize("content", ["1,2,0\n3,4,1\n", "1,2\n3,4\n"], ids=["with labels", "without"])
+    def test_a_table_without_names_has_the_columns_of_the_training_table(self, tmp_path, content):
+        for names in ("a,b,y\n", ""):
+            _, schema = read_table(write(tmp_path, f"{names}5,6,0\n7,8,1\n"))
+            test = schema.read(write(tmp_path, content, "new.csv"), labels="optional")
+            assert test.features.tolist() == [[1, 2], [3, 4]]
+            assert (test.targets is None) == (content == "1,2\n3,4\n")
+
+    def test_a_table_without_names_of_another_width_is_refused(self, tmp_path):
+        _, schema = read_table(write(tmp_path, "a,b,y\n5,6,0\n7,8,1\n"))
+        with pytest.raises(ValueError, match="expected 2 or 3 columns, as in the training data, because they have no"):
+            schema.read(write(tmp_path, "1,2,3,4\n", "new.csv"))
+
+    def test_names_that_are_numbers_are_names(self, tmp_path):
+        part, schema = read_table(write(tmp_path, "2019,2020,label\n1,2,0\n3,4,1\n"))
+        assert schema.features == ("2019", "2020")
+        assert len(part) == 2
+        assert schema.read(write(tmp_path, "2020,2019\n2,1\n"), labels="optional").features.tolist() == [[1, 2]]
 
     def test_numbers_stay_numbers(self, tmp_path):
-        train = read_table(write(tmp_path, "a,y\n1,0\n1,1\n1,2\n"))
-        assert read_table(write(tmp_path, "a,y\n1,0\n1,2\n"), like=train).part.labels.tolist() == [0, 2]
-        with pytest.raises(ValueError, match="column 'y', line 3: expected numbers, as in the other table"):
-            read_table(write(tmp_path, "a,y\n1,0\n1,x\n"), like=train)
+        _, schema = read_table(write(tmp_path, "a,y\n1,0\n1,1\n1,2\n"))
+        assert schema.read(write(tmp_path, "a,y\n1,0\n1,2\n")).labels.tolist() == [0, 2]
+        with pytest.raises(ValueError, match="column 'y', line 3: expected numbers, as in the training data"):
+            schema.read(write(tmp_path, "a,y\n1,0\n1,x\n"))
 
     def test_unknown_labels_are_refused_by_line(self, tmp_path):
-        train = read_table(write(tmp_path, GOOD))
-        with pytest.raises(ValueError, match=r"'cancer', line 2: expected labels of the other table \(no, yes\)"):
-            read_table(write(tmp_path, "size,round,cancer\n1,2,maybe\n"), like=train)
+        _, schema = read_table(write(tmp_path, GOOD))
+        with pytest.raises(ValueError, match=r"'cancer', line 2: expected labels of the training data \(no, yes\)"):
+            schema.read(write(tmp_path, "size,round,cancer\n1,2,maybe\n"))
 
     @pytest.mark.parametrize(
         "labels, options, expected",
@@ -206,15 +262,189 @@ class TestLike:
     )
     def test_truth_and_one_against_all(self, tmp_path, labels, options, expected):
         rows = "1,true\n1,false\n" if not options else "1,a\n1,b\n1,c\n"
-        train = read_table(write(tmp_path, "a,y\n" + rows), **options)
+        _, schema = read_table(write(tmp_path, "a,y\n" + rows), **options)
         content = "a,y\n" + "".join(f"1,{label}\n" for label in labels.split(","))
-        assert read_table(write(tmp_path, content), like=train).part.labels.tolist() == expected
+        assert schema.read(write(tmp_path, content)).labels.tolist() == expected
 
-    def test_lists_of_the_same_name_have_the_same_id(self, tmp_path):
-        train = read_table(write(tmp_path, "q,a,y\nx,1,0\nz,1,1\n"), query="q")
-        test = read_table(write(tmp_path, "q,a,y\nw,1,0\nz,1,1\n"), query="q", like=train)
-        assert test.part.query_ids.tolist() == [2, 1]
-        assert test.query_names == ("x", "z", "w")
+    def test_lists_are_known_by_name(self, tmp_path):
+        _, schema = read_table(write(tmp_path, "q,a,y\nx,1,0\nz,1,1\n"), query="q")
+        test = schema.read(write(tmp_path, "q,a,y\nw,1,0\nz,1,1\nw,1,1\n"))
+        assert test.query_ids.tolist() == [0, 1, 0]
+        assert test.query_names == ("w", "z")
+
+    def test_a_missing_query_column_is_one_clear_error(self, tmp_path):
+        _, schema = read_table(write(tmp_path, "q,a,y\nx,1,0\nz,1,1\n"), query="q")
+        with pytest.raises(ValueError, match=r"cells\.csv: expected the query column 'q', got none$"):
+            schema.read(write(tmp_path, "a,y\n1,0\n"))
+
+    def test_sizes_in_a_file_beside_it_stand_in_for_the_query_column(self, tmp_path):
+        _, schema = read_table(write(tmp_path, "q,a,y\nx,1,0\nz,1,1\n"), query="q")
+        write(tmp_path, "1\n2\n", "new.csv.group")
+        test = schema.read(write(tmp_path, "a\n1\n2\n3\n", "new.csv"), labels="optional")
+        assert test.query_ids.tolist() == [0, 1, 1]
+
+    def test_missing_cells_are_read_as_they_were_in_training(self, tmp_path):
+        _, schema = read_table(write(tmp_path, GOOD), missing="median")
+        test = schema.read(write(tmp_path, "size,round\n,1\n2,\n"), labels="optional")
+        assert test.features.isnan().tolist() == [[True, False], [False, True]]
+        _, strict = read_table(write(tmp_path, GOOD))
+        with pytest.raises(ValueError, match="column 'size', line 2: expected a number in every line"):
+            strict.read(write(tmp_path, "size,round\n,1\n2,\n"), labels="optional")
+
+    def test_times_keep_their_differences(self, tmp_path):
+        """float32 holds 1,700,000,000 to the next 128: all of these would be equal."""
+        content = "time,y\n" + "".join(f"{1_700_000_000 + 3 * row},{row % 2}\n" for row in range(20))
+        part, schema = read_table(write(tmp_path, content))
+        assert (part.features[:, 0] - part.features[0, 0]).tolist() == [3.0 * row for row in range(20)]
+        test = schema.read(write(tmp_path, "time\n1700000001\n1700000002\n"), labels="optional")
+        assert (test.features[:, 0] - part.features[0, 0]).tolist() == [1.0, 2.0]
+
+    @pytest.mark.parametrize(
+        "options",
+        [{}, {"query": "q"}, {"positive": "yes", "missing": "median"}, {"drop": ["round"]}],
+        ids=["plain", "query", "positive", "drop"],
+    )
+    def test_a_saved_schema_reads_the_same(self, tmp_path, options):
+        content = "q,size,round,cancer\nx,1700000001,0.2,no\nx,1700000002,0.1,yes\nz,1700000003,0.3,no\n"
+        options = options | ({} if "query" in options else {"drop": [*options.get("drop", ()), "q"]})
+        path = write(tmp_path, content)
+        part, schema = read_table(path, **options)
+        again = TableSchema.from_saved(json.loads(json.dumps(schema.to_json())), schema.tensors())
+        assert again == schema
+        assert torch.equal(again.read(path).features, part.features)
+        assert again.read(path).query_names == part.query_names
+
+
+class TestMemory:
+    """Frames and arrays are read as files are."""
+
+    def test_frames(self, tmp_path):
+        frame = pl.read_csv(GOOD)
+        check_good(read_table(frame))
+        _, schema = read_table(write(tmp_path, GOOD))
+        shuffled = frame.select("cancer", "round", "size")
+        assert torch.equal(schema.read(shuffled).features, read_table(frame).part.features)
+        pandas = pytest.importorskip("pandas")
+        columns = {name: frame[name].to_list() for name in frame.columns}
+        check_good(read_table(pandas.DataFrame(columns)))
+
+    def test_arrays(self):
+        features, labels, queries = np.array([[1.0, 2], [3, 4], [5, 6]]), np.array([0, 2, 1]), np.array([7, 7, 8])
+        part, schema = read_table((features, labels, queries))
+        assert part.features.tolist() == features.tolist()
+        assert (part.labels.tolist(), part.query_ids.tolist()) == ([0, 2, 1], [7, 7, 8])
+        unlabelled = schema.read((features, None, queries), labels="optional")
+        assert torch.equal(unlabelled.features, part.features)
+        assert unlabelled.query_ids.tolist() == [7, 7, 8]
+        with pytest.raises(ValueError, match="arrays: expected the query column 'query_ids', got none"):
+            schema.read(features, labels="optional")
+
+    @pytest.mark.parametrize("source", [7, None, (None, np.ones(2)), (np.ones((2, 1)),) * 4, ("a", "b")])
+    def test_other_objects_are_refused(self, source):
+        with pytest.raises(TypeError, match="source: expected a path, a polars or pandas frame, an array"):
+            read_table(source)
+
+    @pytest.mark.parametrize("ending", ["arrow", "feather", "ipc"])
+    def test_arrow(self, tmp_path, ending):
+        path = tmp_path / f"cells[1]*.{ending}"
+        pl.read_csv(GOOD).write_ipc(path)
+        check_good(read_table(path))
+
+
+class TestLetorSchema:
+    """A schema learned from a LETOR file reads tables whose columns are called 1, 2, ..."""
+
+    LINES = b"2 qid:7 1:0.5 3:1.5\n0 qid:7 2:1\n1 qid:9 1:2\n"
+    ROWS = ([0.5, 0.0, 1.5], [0.0, 1.0, 0.0], [2.0, 0.0, 0.0])
+
+    @pytest.fixture
+    def learned(self, tmp_path):
+        return read_table(write(tmp_path, self.LINES, "train.txt"))
+
+    def frame(self):
+        columns = {str(index + 1): [row[index] for row in self.ROWS] for index in range(3)}
+        return pl.DataFrame({"label": [2, 0, 1], **columns, "qid": [7, 7, 9]})
+
+    @pytest.mark.parametrize("kind", ["csv", "parquet", "frame", "pandas with whole numbers"])
+    def test_tables_in_any_order_are_read(self, tmp_path, learned, kind):
+        part, schema = learned
+        frame = self.frame().select("3", "qid", "1", "label", "2")
+        source = tmp_path / f"test.{kind}"
+        if kind == "csv":
+            frame.write_csv(source)
+        elif kind == "parquet":
+            frame.write_parquet(source)
+        elif kind == "frame":
+            source = frame
+        else:
+            pandas = pytest.importorskip("pandas")
+            source = pandas.DataFrame(
+                {int(name) if name.isdigit() else name: frame[name].to_list() for name in frame.columns}
+            )
+        test = schema.read(source)
+        assert torch.equal(test.features, part.features)
+        assert torch.equal(test.labels, part.labels)
+        assert torch.equal(test.query_ids, part.query_ids)
+
+    def test_names_alone_are_no_row(self, tmp_path, learned):
+        """A first line of `3,1,2,qid` or, with sizes in a file beside it, `3,1,2` holds names."""
+        _, schema = learned
+        content = self.frame().select("3", "1", "2", "qid").write_csv()
+        assert len(schema.read(write(tmp_path, content, "test.csv"), labels="optional")) == 3
+        write(tmp_path, "2\n1\n", "bare.csv.query")
+        bare = schema.read(
+            write(tmp_path, self.frame().select("3", "1", "2").write_csv(), "bare.csv"), labels="optional"
+        )
+        assert bare.features.tolist() == [list(row) for row in self.ROWS]
+
+    def test_features_beyond_the_width_are_ignored_with_a_note_and_absent_ones_are_0(self, tmp_path, learned):
+        _, schema = learned
+        with pytest.warns(DataNote, match=r"ignored features 4 to 9, which the training data did not have"):
+            test = schema.read(write(tmp_path, b"0 qid:1 1:3 9:1\n0 qid:1 2:1 4:2\n", "wide.txt"))
+        assert test.features.tolist() == [[3, 0, 0], [0, 1, 0]]
+        short = schema.read(write(tmp_path, b"0 qid:1 1:3\n", "short.txt"))
+        assert short.features.tolist() == [[3, 0, 0]]
+
+    def test_a_wide_file_takes_no_memory_for_what_is_ignored(self, tmp_path, learned):
+        _, schema = learned
+        lines = b"".join(b"0 qid:1 1:%d 100000:1\n" % row for row in range(30_000))  # 12 GB if all were kept
+        with pytest.warns(DataNote, match="ignored features 4 to 100000"):
+            test = schema.read(write(tmp_path, lines, "wide.txt"))
+        assert test.features[:, 0].tolist() == list(range(30_000))
+
+    def test_a_width_can_be_stated(self, tmp_path):
+        part, schema = read_table(write(tmp_path, self.LINES, "train.txt"), width=5)
+        assert part.features.shape == (3, 5)
+        assert schema.features == ("1", "2", "3", "4", "5")
+        with pytest.raises(ValueError, match=r"width: expected nothing, as .* is not a LETOR file, got 5"):
+            read_table(write(tmp_path, GOOD), width=5)
+
+    def test_lines_without_queries_are_refused_if_the_training_data_had_them(self, tmp_path, learned):
+        with pytest.raises(ValueError, match=r"new\.txt: expected `qid:number` behind the grade in every line"):
+            learned.schema.read(write(tmp_path, b"0 1:3\n", "new.txt"))
+        _, schema = read_table(write(tmp_path, b"1 1:3 2:1\n0 1:2\n", "rows.txt"))
+        assert schema.read(write(tmp_path, b"0 1:3\n", "new.txt")).query_ids is None
+
+    def test_a_schema_of_a_table_refuses_letor_files(self, tmp_path):
+        _, schema = read_table(write(tmp_path, GOOD))
+        with pytest.raises(ValueError, match="expected a table with the columns of the training data, got a LETOR"):
+            schema.read(write(tmp_path, self.LINES, "new.txt"))
+
+    def test_tables_are_shifted_as_the_training_file_was(self, tmp_path):
+        lines = "".join(f"{row % 2} qid:1 1:{16_777_216 + row}\n" for row in range(8))
+        part, schema = read_table(write(tmp_path, lines, "train.txt"))
+        content = "1,qid\n" + "".join(f"{16_777_216 + row},1\n" for row in range(8))
+        test = schema.read(write(tmp_path, content, "test.csv"), labels="optional")
+        assert torch.equal(test.features, part.features)
+        assert len(part.features.unique()) == 8
+
+    def test_a_saved_schema_reads_the_same(self, tmp_path):
+        lines = "".join(f"{row % 2} qid:1 1:{16_777_216 + row} 2:1\n" for row in range(8))
+        path = write(tmp_path, lines, "train.txt")
+        part, schema = read_table(path)
+        again = TableSchema.from_saved(json.loads(json.dumps(schema.to_json())), {})
+        assert again == schema
+        assert torch.equal(again.read(path).features, part.features)
 
 
 MANY = "a,y\n" + "1,0\n" * 3000
@@ -224,7 +454,7 @@ def test_a_late_line_of_another_type_is_read_or_named(tmp_path):
     table = read_table(write(tmp_path, MANY + "2.5,1\n"))
     assert table.part.features[-1].item() == 2.5
     assert table.part.labels[-1].item() == 1
-    assert read_table(write(tmp_path, MANY + "2,yes\n3,yes\n")).classes == ("0", "yes")
+    assert read_table(write(tmp_path, MANY + "2,yes\n3,yes\n")).schema.classes == ("0", "yes")
     with pytest.raises(ValueError, match="column 'a', line 3002: expected numbers, got text such as 'x'"):
         read_table(write(tmp_path, MANY + "x,1\n"))
     with pytest.raises(ValueError, match="line 3002: expected 2 fields as in the first line, got 3"):
@@ -270,6 +500,7 @@ BAD_TABLES = {
     "utf-16": ("a,y\n1,0\n".encode("utf-16"), {}, "line 1: expected text in UTF-8, got UTF-16"),
     "unknown label": (GOOD, {"label": "cancr"}, "label: .* has no column 'cancr'; did you mean 'cancer'"),
     "label position": (GOOD, {"label": 3}, "label: expected a position among the 3 columns of .*, got 3"),
+    "query as label": (GOOD, {"query": "cancer"}, "label: expected another column of .* than the query 'cancer'"),
     "unknown query": (GOOD, {"query": "q"}, "query: .* has no column 'q'"),
     "unknown drop": (GOOD, {"drop": ["sizes"]}, "drop: .* has no column 'sizes'; did you mean 'size'"),
     "unknown feature": (GOOD, {"features": ["sizes"]}, "features: .* has no column 'sizes'"),
@@ -287,15 +518,15 @@ def test_a_bad_table_is_refused(tmp_path, content, options, message):
         assert str(tmp_path / "cells.csv") in str(caught.value)
 
 
-def test_missing_cells_take_the_median_if_asked(tmp_path):
+def test_missing_cells_are_left_to_the_model_if_asked(tmp_path):
     table = read_table(write(tmp_path, "a,y\n1,0\n,1\n5,0\n6,0\n"), missing="median")
-    assert table.part.features.flatten().tolist() == [1, 5, 5, 6]
+    assert table.part.features.isnan().flatten().tolist() == [False, True, False, False]
 
 
 @pytest.mark.parametrize(
     "arrays, message",
     [
-        ({"x": np.ones((2, 2))}, "expected arrays called features .* got x"),
+        ({"x": np.ones((2, 2))}, r"expected an array called features \(or X\), got x"),
         ({"X": np.ones(2), "y": np.ones(2)}, r"features of shape \(N, D\), got \(2,\)"),
         ({"X": np.ones((2, 1)), "y": np.ones(3)}, r"labels of shape \(2,\), got \(3,\)"),
         ({"X": np.array([[{}]]), "y": np.ones(1)}, "expected a whole npz file of arrays of numbers or text"),
@@ -345,4 +576,4 @@ def test_mammography(real_data):
     table = read_table(real_data("mammography") / "mammography.csv")
     assert table.part.features.shape == (11_183, 6)
     assert int(table.part.labels.sum()) == 260
-    assert table.classes == ("-1", "1")
+    assert table.schema.classes == ("-1", "1")

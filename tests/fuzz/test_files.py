@@ -18,6 +18,7 @@ import polars as pl
 import pytest
 import torch
 
+from benchmarks.quality.ml100k.features import read_rated_films
 from rankwise.data import (
     read_arff,
     read_extreme,
@@ -25,7 +26,6 @@ from rankwise.data import (
     read_interaction_lists,
     read_interactions,
     read_letor,
-    read_rated_films,
     read_scores,
     read_table,
 )

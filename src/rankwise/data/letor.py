@@ -385,8 +385,8 @@ class _Spreads:
             cells, columns = values.data, values.indices
             known = np.bincount(columns, minlength=width)
             mean = np.bincount(columns, cells, minlength=width) / rows
-            squares = np.bincount(columns, np.square(cells - mean[columns]), minlength=width)
-            squares += (rows - known) * np.square(mean)
+            squares = (rows - known) * np.square(mean)
+            squares += np.bincount(columns, np.square(cells - mean[columns]), minlength=width)
             error = np.zeros(width)
             np.maximum.at(error, columns, _rounding_error(cells))
         more = (0, max(width - self.width, 0))

@@ -267,7 +267,9 @@ def read_table(
     if query is None and not raw.named and "query_ids" in columns:
         query = "query_ids"
     if query == label_name:
-        raise ValueError(f"label: expected another column than the query {query!r}, got the same; name it with label=")
+        raise ValueError(
+            f"label: expected another column of {raw.name} than the query {query!r}, got the same; name it with label="
+        )
     chosen = _choose_features(raw, label_name, query, drop, features)
     has_lists = query is not None or (raw.path is not None and find_group_file(raw.path) is not None)
     labels, classes = read_labels(
