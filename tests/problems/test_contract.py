@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pandas as pd
 import polars as pl
+import pytest
+from scipy import sparse
 
 from rankwise.data import DataNote
-from rankwise.problems import Tabular
+from rankwise.problems import MultiLabel, Recommendation, Tabular
 from rankwise.testing import check_problem
 from workers.rows import write_table
 
@@ -49,3 +52,80 @@ def test_tabular(tmp_path):
     same, refused = table_variants(path, "ill")
     problem = Tabular(data={"label": "ill"}, **SHORT)
     check_problem(problem, {"train": path}, path, same=same, refused=refused, ignoring=[DataNote])
+
+
+@pytest.fixture
+def clicks(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = [(f"u{user}", f"i{item}", int(rng.integers(9))) for user in range(12) for item in rng.permutation(10)[:5]]
+    frame = pl.DataFrame(rows, schema=["who", "what", "when"], orient="row")
+    frame.write_csv(tmp_path / "clicks.csv")
+    return frame
+
+
+@pytest.mark.filterwarnings("ignore::rankwise.data.DataNote")
+@pytest.mark.parametrize("model", ["item-item", "matrix-factorisation", "neumf"])
+def test_recsys(clicks, tmp_path, model):
+    names = {"user": "who", "item": "what", "time": "when"}
+    problem = Recommendation(
+        data={**names, "leave_one_out": "time"},
+        model={"name": model, "dimensions": 4},
+        batches={"users": 4},
+        **SHORT,
+    )
+    clicks.select("what", "when", "who").write_parquet(tmp_path / "shuffled.parquet")
+    unknown = pl.DataFrame({"who": ["u3"], "what": ["new"], "when": [1]}, schema_overrides={"when": pl.Int64})
+    newcomer = unknown.with_columns(who=pl.lit("joe"), what=pl.lit("i1"))
+    same = {
+        "in another order": tmp_path / "shuffled.parquet",
+        "with further columns": clicks.with_columns(stars=pl.lit(3)),
+        "without times": clicks.drop("when"),
+        "with an unknown item": pl.concat([clicks, unknown]),
+        "a pandas frame": pd.DataFrame(clicks.to_dict(as_series=False)),
+        "users with their saved histories": clicks.select("who"),
+    }
+    refused = {
+        "without items": clicks.drop("what"),
+        "without users": clicks.drop("who"),
+        "without a user in one row": clicks.with_columns(pl.when(pl.col("when") > 1).then(pl.col("who")).alias("who")),
+        "empty": clicks.head(0),
+    }
+    if model != "item-item":
+        refused["with a new user"] = pl.concat([clicks, newcomer])
+    sources = {"train": tmp_path / "clicks.csv"}
+    check_problem(problem, sources, tmp_path / "clicks.csv", same=same, refused=refused, ignoring=[DataNote])
+
+
+def test_multilabel(tmp_path):
+    rng = np.random.default_rng(0)
+    words = rng.integers(0, 2, (60, 6)) * rng.integers(1, 4, (60, 6))
+    labels = (words[:, :3] > 1).astype(int)
+    names = [*(f"word{index}" for index in range(6)), *(f"label{index}" for index in range(3))]
+    frame = pl.DataFrame(np.hstack([words, labels]), schema=names)
+
+    def write(name, columns, count=-3):
+        kinds = "".join(f"@attribute {column} numeric\n" for column in columns)
+        rows = "\n".join(",".join(map(str, row)) for row in frame.with_columns(more=pl.lit(1)).select(columns).rows())
+        (tmp_path / name).write_text(f"@relation 'x: -C {count}'\n{kinds}@data\n{rows}\n")
+        return tmp_path / name
+
+    same = {
+        "in another order": write("shuffled.arff", names[::-1], count=3),
+        "with a further feature": write("more.arff", ["more", *names]),
+        "without labels": write("unlabelled.arff", names[:6]),
+        "a matrix": words,
+        "a sparse matrix": sparse.csr_matrix(words),
+        "a matrix with labels": (words, labels),
+    }
+    refused = {
+        "without a feature": write("narrow.arff", names[1:]),
+        "without one of the labels": write("few.arff", names[:-1]),
+        "with a feature twice": write("twice.arff", names),
+        "a narrow matrix": words[:, :5],
+        "with too few labels": (words, labels[:, :2]),
+    }
+    twice = tmp_path / "twice.arff"
+    twice.write_text(twice.read_text().replace("word1", "word0"))
+    train = write("train.arff", names)
+    problem = MultiLabel(batches={"size": 12}, model={"hidden": (4,)}, **SHORT)
+    check_problem(problem, {"train": train}, train, same=same, refused=refused, ignoring=[DataNote])

@@ -7,12 +7,15 @@ import os
 import subprocess
 import sys
 
+import numpy as np
+import polars as pl
 import pytest
 import torch
 
 from rankwise.cli import main
 from rankwise.problems import BadRecipe, make_problem
 from rankwise.runs import load_run
+from rankwise.runs import train as train_run
 
 RECSYS = {"task": "recsys", "data": {"train": "train.txt", "test": "test.txt"}}
 MULTILABEL = {"task": "multilabel", "data": {"train": "train.txt"}}
@@ -99,6 +102,80 @@ def test_users_with_few_pairs_are_left_out(folder):
     for least, users in ((1, 31), (5, 30)):
         schema, _ = make_problem({"task": "recsys", "data": {**data, "least": least}}).read({})
         assert len(schema.users) == users
+
+
+def write_lists(path, rows):
+    path.write_text("".join(" ".join(map(str, row)) + "\n" for row in rows))
+
+
+@pytest.mark.parametrize("model", ["item-item", "matrix-factorisation"])
+def test_a_run_is_judged_on_other_data_without_its_training_data(folder, model, capsys):
+    files = ["data.train=train.txt", "data.test=test.txt", "batches.users=10", "model.dimensions=8"]
+    main(["train", "ml-1m", *files, f"model.name={model}", *SMALL, "--out", "run"])
+    (folder / "run").rename(folder / "moved")
+    (folder / "test.txt").rename(folder / "later.txt")
+    (folder / "train.txt").unlink()
+    capsys.readouterr()
+    assert main(["evaluate", "moved", "--data", "later.txt"]) == 0
+    assert f"{figures(folder / 'moved')['ndcg@20']:.4f}" in capsys.readouterr().out
+
+
+def test_a_run_without_histories_says_what_it_lacks(folder, capsys):
+    files = ["data={train: train.txt, test: test.txt, save_histories: false}", "batches.users=10", "model.dimensions=8"]
+    assert main(["train", "ml-1m", *files, *SMALL, "--out", "run"]) == 0
+    assert not (folder / "run" / "schema.safetensors").exists()
+    assert main(["evaluate", "run", "--data", "test.txt"]) == 2
+    assert "expected a run that keeps the histories of its users" in capsys.readouterr().err
+    assert load_run("run").predict("train.txt").outputs.shape == (30, 40)
+
+
+def test_items_that_only_the_test_file_has_are_to_be_found(folder):
+    """The catalogue is that of all files: a chosen item that no model can know counts as missed."""
+    write_lists(folder / "later.txt", [[user, 900 + user] for user in range(30)])
+    problem = make_problem({"task": "recsys", "data": {"train": "train.txt", "test": "later.txt"}})
+    schema, split = problem.read({})
+    assert len(schema.items) == 40 + 30
+    parts = problem.cut(split, 0)
+    assert int(parts.test.wanted.dense().sum()) == 30
+    assert len(problem.build_model(schema).bias) == 70
+
+
+@pytest.mark.parametrize("model", ["matrix-factorisation", "neumf"])
+def test_new_users_are_refused_before_training_by_a_model_with_a_vector_per_user(folder, model, capsys):
+    write_lists(folder / "later.txt", [[0, 39], [77, 3], [78, 4]])
+    arguments = ["train", "ml-1m", "data={train: train.txt, test: later.txt}", "batches.users=10", *SMALL]
+    assert main([*arguments, f"model.name={model}", "--out", "run"]) == 2
+    said = capsys.readouterr().err
+    assert (
+        f"expected users of the training data, as {model} has a vector for each, got 2 new ones, such as '77'" in said
+    )
+    assert not (folder / "run" / "log.csv").exists()
+    assert main([*arguments, "--out", "run"]) == 0
+    with open(folder / "run" / "test-queries.csv") as file:
+        assert sum(1 for _ in file) == 1 + 30 + 2
+
+
+def test_a_first_line_of_numbers_may_be_names(folder):
+    (folder / "years.csv").write_text("1,2\n7,30\n7,31\n7,32\n8,30\n")
+    for header, users in (("yes", ("7", "8")), ("no", ("1", "7", "8")), ("auto", ("1", "7", "8"))):
+        data = {"train": "years.csv", "leave_one_out": "random", "header": header}
+        schema, _ = make_problem({"task": "recsys", "data": data}).read({})
+        assert schema.users == users
+
+
+def test_frames_and_arrays_are_learned_from(folder):
+    rows = [(user, item) for user in range(12) for item in range(8) if (user + item) % 2]
+    train, later = np.array(rows[::2]), np.array(rows[1::2])
+    problem = make_problem({"task": "recsys", "batches": {"users": 4}, "budget": {"steps": 4}})
+    run = train_run(problem, train=train, test=pl.DataFrame(later, schema=["user", "item"]))
+    assert run.predict(train).outputs.shape == (12, 8)
+    with pytest.raises(ValueError, match="data: expected a file to test on, or leave_one_out: time or random"):
+        train_run(problem, train=train)
+    held = problem.changed(data={"leave_one_out": "random"})
+    with pytest.raises(ValueError, match="data: expected no validation data with leave_one_out"):
+        train_run(held, train=train, validation=later)
+    with pytest.raises(ValueError, match="data: expected a file to test on, or leave_one_out: time or random"):
+        train_run(held, train=train, test=later)
 
 
 @pytest.mark.parametrize("lists, metric, loss", [("rows", "ndcg@3", "song"), ("columns", "ap", "soprc")])

@@ -108,7 +108,7 @@ class InteractionSchema:
             return schema
         starts, items = tensors["starts"].long(), tensors["items"].long()
         rows = SparseRows(starts, items, torch.ones(len(items)), len(schema.items))
-        if len(rows) != len(schema.users) or not _is_csr(rows):
+        if len(starts) != len(schema.users) + 1 or not _is_csr(rows):
             raise ValueError(f"expected histories of {len(schema.users)} users, got others")
         return replace(schema, histories=rows)
 

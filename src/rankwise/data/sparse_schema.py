@@ -143,7 +143,8 @@ def _matrix_rows(name: str, matrix: Any) -> SparseRows:
             raise ValueError(f"{name}: expected a matrix of one row per example, got shape {matrix.shape}")
         rows, columns = matrix.nonzero()
         counts, values = np.bincount(rows, minlength=len(matrix)), matrix[rows, columns]
-    values = values.astype(np.float32)
+    with np.errstate(over="ignore"):  # what float32 cannot hold is refused below
+        values = values.astype(np.float32)
     if not np.isfinite(values).all():
         raise ValueError(f"{name}: expected finite numbers (float32), got others")
     return sparse_rows(counts.astype(np.int64), columns.astype(np.int64), values, int(matrix.shape[1]))
