@@ -31,7 +31,7 @@ from lightning_fabric import Fabric
 
 from benchmarks.trust.jobs import TASKS, copied, run, same_run, start, write_data
 from rankwise.training import Checkpoints, Step
-from rankwise.training.logs import CSVLog
+from rankwise.training.history import CSVLog
 
 
 @dataclass(frozen=True)

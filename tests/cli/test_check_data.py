@@ -110,7 +110,7 @@ def test_a_bad_line_ends_with_2_and_is_named(capsys, tmp_path):
 
 @pytest.mark.parametrize("module", ["polars", "sklearn"])
 def test_a_missing_extra_is_named(capsys, monkeypatch, table, module):
-    from rankwise.cli import extras
+    from rankwise import extras
 
     found = extras.find_spec
     monkeypatch.setattr(extras, "find_spec", lambda name: None if name == module else found(name))

@@ -118,7 +118,7 @@ def test_a_failure_is_one_line(capsys, monkeypatch, tmp_path):
     ],
 )
 def test_a_missing_extra_is_named(capsys, monkeypatch, tmp_path, arguments, module, command):
-    from rankwise.cli import extras
+    from rankwise import extras
 
     found = extras.find_spec
     monkeypatch.setattr(extras, "find_spec", lambda name: None if name == module else found(name))

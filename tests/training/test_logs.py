@@ -5,8 +5,7 @@ from __future__ import annotations
 import polars
 import pytest
 
-from rankwise.training.history import Step
-from rankwise.training.logs import CSVLog, TensorBoardLog
+from rankwise.training.history import CSVLog, Step, TensorBoardLog
 
 
 def write(log, first, last, loss):

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import typer
 
 from rankwise.cli.console import print_paragraph, print_table, progress_bar
-from rankwise.cli.extras import require
 from rankwise.cli.machine import record
 from rankwise.data import Scores
+from rankwise.extras import require
 
 if TYPE_CHECKING:
     from rankwise.audit import Bias, Bounds, ListStability, Stability

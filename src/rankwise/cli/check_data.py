@@ -11,8 +11,8 @@ from pathlib import Path
 import typer
 
 from rankwise.cli.console import print_paragraph, print_table, progress_bar
-from rankwise.cli.extras import require
 from rankwise.cli.machine import record
+from rankwise.extras import require
 
 __all__ = ["show_check"]
 

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from rankwise.cli.console import print_paragraph, print_table
-from rankwise.cli.extras import require
 from rankwise.cli.machine import record_each
 from rankwise.cli.scores import Columns, by_group, default_metrics, judge, open_scores, same_items
 from rankwise.data import Scores
+from rankwise.extras import require
 from rankwise.metrics import Comparison, compare, compare_items
 
 __all__ = ["show_comparison"]

@@ -8,8 +8,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from rankwise.cli.console import print_paragraph, print_table, progress_bar, sparkline
-from rankwise.cli.extras import require
 from rankwise.cli.machine import record
+from rankwise.extras import require
 
 if TYPE_CHECKING:
     from rankwise.problems.trials import Outcome

@@ -10,8 +10,8 @@ import numpy as np
 from torch import Tensor, nn
 
 from rankwise.cli.console import print_paragraph
-from rankwise.cli.extras import require
 from rankwise.data import EncodedImages, ImagePart, Part
+from rankwise.extras import require
 from rankwise.files import write_whole
 
 __all__ = ["FORMATS", "write_embeddings"]

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rankwise.cli.console import print_paragraph, print_table
-from rankwise.cli.extras import require
 from rankwise.cli.machine import record
 from rankwise.cli.scores import Columns, by_group, default_metrics, facts, judge, open_scores
 from rankwise.data import Scores
+from rankwise.extras import require
 from rankwise.metrics import Evaluation
 
 __all__ = ["show_evaluation"]

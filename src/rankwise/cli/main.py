@@ -6,9 +6,9 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from rankwise.cli.extras import MissingExtra, require
 from rankwise.cli.machine import results_as_json
 from rankwise.cli.stop import INTERRUPTED, Stop
+from rankwise.extras import MissingExtra, require
 
 __all__ = ["main"]
 

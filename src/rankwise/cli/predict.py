@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rankwise.cli.console import print_paragraph
-from rankwise.cli.extras import require
+from rankwise.extras import require
 
 __all__ = ["write_predictions"]
 

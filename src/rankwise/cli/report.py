@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from rankwise.cli.console import print_paragraph
-from rankwise.cli.extras import require
+from rankwise.extras import require
 
 __all__ = ["write_reports"]
 

@@ -10,8 +10,8 @@ import torch
 import typer
 from torch import Tensor
 
-from rankwise.cli.extras import require
 from rankwise.data import Scores, read_scores
+from rankwise.extras import require
 from rankwise.metrics import Evaluation, evaluate_grades
 
 __all__ = [

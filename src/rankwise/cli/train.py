@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from rich.progress import Progress, TaskID
 
 from rankwise.cli.console import print_paragraph, print_table, progress_bar, say, shows_progress, sparkline
-from rankwise.cli.extras import require
 from rankwise.cli.machine import record_each
 from rankwise.cli.scores import facts
 from rankwise.cli.stop import INTERRUPTED, Stop, is_first_process, lost_a_process, sigterm_like_ctrl_c
+from rankwise.extras import require
 
 if TYPE_CHECKING:
     from rankwise.training import Step

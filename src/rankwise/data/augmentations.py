@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from rankwise.checks import check_choice
-from rankwise.data.extras import need
+from rankwise.extras import require
 
 __all__ = ["AUGMENTATIONS", "augmentation"]
 
@@ -42,7 +42,7 @@ def augmentation(name: str, size: int) -> Callable[[Tensor], Tensor] | None:
     check_choice("augmentation", name, AUGMENTATIONS)
     if name == "none":
         return None
-    need("torchvision", f"the augmentation {name!r}", extra="vision")
+    require(f"the augmentation {name!r}", ("torchvision",))
     from torchvision.transforms import v2
 
     steps: dict[str, Callable[[], Any]] = {

@@ -15,10 +15,10 @@ from torch.utils.data import Dataset
 from rankwise.checks import check_choice, check_count
 from rankwise.data.boxes import BoxedImage, BoxSet
 from rankwise.data.coco import read_coco
-from rankwise.data.extras import need
 from rankwise.data.image_sources import EncodedImages, ImageSource
 from rankwise.data.parts import Batch, Boxes
 from rankwise.data.voc import read_voc
+from rankwise.extras import require
 
 __all__ = ["BOX_AUGMENTATIONS", "DetectionPart", "DetectionSplit", "box_augmentation", "cut_boxes", "read_boxes"]
 
@@ -182,7 +182,7 @@ def box_augmentation(name: str) -> BoxView | None:
     check_choice("augmentation", name, BOX_AUGMENTATIONS)
     if name == "none":
         return None
-    need("torchvision", f"the augmentation {name!r}", extra="vision")
+    require(f"the augmentation {name!r}", ("torchvision",))
     from torchvision import tv_tensors
     from torchvision.transforms import v2
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from rankwise.checks import check_choice
-from rankwise.data.extras import need
+from rankwise.extras import require
 
 __all__ = ["ArrayImages", "EncodedImages", "ImageSource", "centre", "shrink", "to_bytes"]
 
@@ -99,7 +99,7 @@ class EncodedImages:
         invert: bool = False,
         cache: bool = False,
     ) -> None:
-        need("PIL", "reading images", extra="vision")
+        require("reading images", ("PIL",))
         self.contents, self.names = contents, names
         self.channels, self.resize, self.invert = channels, resize, invert
         self._kept: dict[int, Tensor] | None = {} if cache else None

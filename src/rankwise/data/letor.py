@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from rankwise.data.cache import Cache
 from rankwise.data.columns import loses_differences
 from rankwise.data.complete_lines import parse_complete_lines
-from rankwise.data.extras import need
 from rankwise.data.files import (
     BLOCK_BYTES,
     LARGEST,
@@ -30,6 +29,7 @@ from rankwise.data.files import (
 from rankwise.data.groups import query_ids_beside
 from rankwise.data.parts import Part
 from rankwise.data.schema import DataNote
+from rankwise.extras import require
 
 __all__ = ["LetorFile", "is_letor", "parse_letor", "read_letor", "read_letor_comments"]
 
@@ -229,7 +229,7 @@ def _parse(
 def _parse_sparse_lines(
     path: Path, block: LineBlock, limit: int, with_queries: bool | None
 ) -> tuple[Any, _Numbers, _Ids]:
-    need("sklearn", "reading sparse LETOR lines")
+    require("reading sparse LETOR lines", ("sklearn",))
     from sklearn.datasets import load_svmlight_file
 
     try:

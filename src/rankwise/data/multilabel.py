@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from rankwise.data.extras import need
 from rankwise.data.files import LineBlock, Progress, bad_line, check_file, is_finite_number, read_line_blocks
 from rankwise.data.parts import Batch, require_labels
 from rankwise.data.sparse import SparseRows
+from rankwise.extras import require
 
 __all__ = ["SparsePart", "cut_multilabel", "read_extreme", "sparse_rows"]
 
@@ -147,7 +147,7 @@ def _sizes(path: Path, head: bytes) -> tuple[int, int, int]:
 
 
 def _parse_block(path: Path, block: LineBlock, sizes: tuple[int, int, int]) -> tuple[Any, list[tuple[float, ...]]]:
-    need("sklearn", "reading this format")
+    require("reading this format", ("sklearn",))
     from sklearn.datasets import load_svmlight_file
 
     try:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from rankwise.data.extras import need
 from rankwise.data.files import bad_line
 from rankwise.data.interactions import Interactions
+from rankwise.extras import require
 
 if TYPE_CHECKING:
     import polars as pl
@@ -42,7 +42,7 @@ def read_netflix(folder: str | Path) -> Interactions:
         >>> found.items.tolist(), found.item_names, found.ratings.tolist(), found.times.diff().tolist()
         ([0, 1], ('7', '8'), [4.0, 2.0], [1])
     """
-    need("polars", "reading interactions")
+    require("reading interactions", ("polars",))
     import polars as pl
 
     paths = _files(Path(folder))

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from rankwise.checks import check_choice
 from rankwise.data.arrays import read_arrays
 from rankwise.data.columns import LINE
-from rankwise.data.extras import need
 from rankwise.data.files import bad_line, check_file, is_compressed, read_bytes, read_line_blocks, read_text
+from rankwise.extras import require
 
 if TYPE_CHECKING:
     import polars as pl
@@ -70,7 +70,7 @@ def open_table(
         names: of columns that the table is known to have; a first line that holds them all holds names, also if they
             are numbers.
     """
-    need("polars", "reading a table")
+    require("reading a table", ("polars",))
     check_choice("header", header, ("auto", "yes", "no"))
     if isinstance(source, str | Path):
         path = check_file(source)

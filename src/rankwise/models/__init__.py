@@ -1,23 +1,27 @@
 """Models: rows of numbers to scores or to vectors."""
 
-from rankwise.models.anchors import Anchors, make_anchors
-from rankwise.models.atss import Assigned, assign_anchors
+from rankwise.models.anchors import Anchors, Assigned, assign_anchors, make_anchors
 from rankwise.models.bag_of_words import BagOfWordsScorer
 from rankwise.models.chunks import InChunks
 from rankwise.models.context_aware import ContextAwareRanker
 from rankwise.models.convolution import ConvEmbedder
 from rankwise.models.detector import Detector, Found
-from rankwise.models.ease import EASE
-from rankwise.models.factorisation import MatrixFactorisation
+from rankwise.models.factorisation import MatrixFactorisation, NeuMF
 from rankwise.models.faster_rcnn import FasterRCNNDetector, Sampled
 from rankwise.models.feature_mixup import FeatureMixup
-from rankwise.models.item_item import ItemItemScorer
-from rankwise.models.mlp import MLPEmbedder, MLPScorer
-from rankwise.models.neumf import NeuMF
-from rankwise.models.reset import reset_last_layer
+from rankwise.models.item_item import EASE, ItemItemScorer
 from rankwise.models.resnet import ResNetEmbedder
 from rankwise.models.retinanet import RetinaNetDetector
-from rankwise.models.scaling import SCALINGS, ScaledRanker, Scaling, fit_scaling, scaled
+from rankwise.models.rows import (
+    SCALINGS,
+    MLPEmbedder,
+    MLPScorer,
+    ScaledRanker,
+    Scaling,
+    fit_scaling,
+    reset_last_layer,
+    scaled,
+)
 from rankwise.models.xml_cnn import XMLCNN
 
 __all__ = [

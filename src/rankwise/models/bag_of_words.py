@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from rankwise.models.mlp import fully_connected
+from rankwise.models.rows import fully_connected
 
 __all__ = ["BagOfWordsScorer"]
 

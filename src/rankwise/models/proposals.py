@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 from torchvision.models.detection.rpn import RegionProposalNetwork
 
-from rankwise.models.atss import on_ignored
+from rankwise.models.anchors import on_ignored
 
 __all__ = ["ProposalNetwork"]
 

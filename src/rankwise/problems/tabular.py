@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
+import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
@@ -14,14 +15,13 @@ from rankwise.losses import LOSSES, data_prior
 from rankwise.metrics import evaluate
 from rankwise.models import MLPScorer, fit_scaling, scaled
 from rankwise.problems.batches import batches_of, predict_all, shuffled_batches
-from rankwise.problems.inspection import Inspection, inspect_items
-from rankwise.problems.labels import check_both_kinds, probe_both_kinds
+from rankwise.problems.inspection import Inspection, inspect_items, spread_over
 from rankwise.problems.problem import Batches, DataOptions, LossChoice, Names, Problem, Sources, batch_size
 from rankwise.samplers import BinaryBatchSampler
 from rankwise.training import Outputs
 from rankwise.training.options import Count, Options
 
-__all__ = ["MLPOptions", "TableOptions", "Tabular", "cut_rows", "read_tables"]
+__all__ = ["MLPOptions", "TableOptions", "Tabular", "check_both_kinds", "cut_rows", "probe_both_kinds", "read_tables"]
 
 
 class TableOptions(DataOptions):
@@ -156,3 +156,23 @@ def cut_rows(data: TableOptions, split: Split[Part], seed: int) -> Split[Part]:
     both = [shares.get(name, 0.0) for name in ("validation", "test")]
     cut = cut_stratified(split.train, shares=(1 - sum(both), *both), seed=seed)
     return Split(cut.train, split.validation or cut.validation, split.test or cut.test)
+
+
+# Rows of each label on which running estimates are compared with exact values.
+PROBED_ROWS = 2048
+
+
+def check_both_kinds(split: Split[Part]) -> None:
+    """Refuse a split of which a part lacks positive or negative rows."""
+    for name in ("train", "validation", "test"):
+        labels = split.part(name).labels
+        positives = int((labels == 1).sum())
+        if positives in (0, len(labels)):
+            of = f"{positives} positive of {len(labels)}"
+            raise ValueError(f"data: expected positive and negative rows in the {name} part, got {of}")
+
+
+def probe_both_kinds(part: Part) -> Batch:
+    """Return up to 2,048 rows of each label, evenly spread."""
+    kinds: list[Tensor] = [(part.labels == label).nonzero().squeeze(1) for label in (0, 1)]
+    return part.__getitems__(torch.cat([rows[spread_over(len(rows), PROBED_ROWS)] for rows in kinds]).tolist())

@@ -125,7 +125,7 @@ class Run:
             name: the title; by default that of the folder.
         """
         from rankwise.report import write_report
-        from rankwise.runs.pages import page_of
+        from rankwise.report.pages import page_of
 
         if path is None:
             if self.folder is None:

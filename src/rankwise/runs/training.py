@@ -18,7 +18,7 @@ from rankwise.runs.folder import RunFolder, fingerprint, make_record
 from rankwise.runs.predictions import score_columns
 from rankwise.runs.run import Run
 from rankwise.training import Checkpoints, Step, fit, make_fabric, read_checkpoint
-from rankwise.training.logs import CSVLog, Log, TensorBoardLog
+from rankwise.training.history import CSVLog, Log, TensorBoardLog
 
 __all__ = ["Watcher", "train", "train_seeds"]
 

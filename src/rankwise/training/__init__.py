@@ -3,7 +3,6 @@
 from rankwise.training.checkpoints import Checkpoints, read_checkpoint
 from rankwise.training.estimates import EstimateCheck, check_estimates
 from rankwise.training.history import Fitted, History, Step
-from rankwise.training.interrupts import Interrupted
 from rankwise.training.loop import fit
 from rankwise.training.options import (
     AverageOptions,
@@ -16,6 +15,7 @@ from rankwise.training.options import (
     ScheduleOptions,
     make_fabric,
 )
+from rankwise.training.process import Interrupted
 from rankwise.training.trainable import Outputs, Trainable
 from rankwise.training.weights import AverageWeights, PreviousWeights
 

@@ -19,9 +19,8 @@ from rankwise.samplers import SeededBatchSampler
 from rankwise.training.checkpoints import Checkpoints, read_checkpoint
 from rankwise.training.estimates import check_estimates
 from rankwise.training.history import Fitted, History, Step
-from rankwise.training.interrupts import Interrupted, Interrupts
 from rankwise.training.options import make_fabric
-from rankwise.training.random_state import RandomState
+from rankwise.training.process import Interrupted, Interrupts, RandomState
 from rankwise.training.trainable import Trainable
 from rankwise.training.weights import PreviousWeights
 

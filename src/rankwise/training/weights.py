@@ -1,4 +1,4 @@
-"""The average of a model's weights along the training, which often generalises better than the last ones."""
+"""Weights along a training: their average, and those before the last step."""
 
 from __future__ import annotations
 

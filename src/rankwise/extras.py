@@ -1,4 +1,4 @@
-"""Parts of the program that need more than the core to be installed."""
+"""Optional dependencies: one error that says how to install what is missing."""
 
 from __future__ import annotations
 
@@ -6,22 +6,24 @@ from importlib.util import find_spec
 
 __all__ = ["EXTRAS", "MissingExtra", "require"]
 
-# What to import, and the pip extra that brings it.
+# Modules and the pip extra that installs each.
 EXTRAS = {
     "typer": "train",
     "rich": "train",
     "lightning_fabric": "train",
     "pydantic": "train",
     "yaml": "train",
+    "safetensors": "train",
     "jinja2": "report",
     "sklearn": "sklearn",
     "polars": "data",
-    "safetensors": "train",
+    "PIL": "vision",
+    "torchvision": "vision",
 }
 
 
-class MissingExtra(Exception):
-    """Something optional is not installed; the message says how to get it."""
+class MissingExtra(ModuleNotFoundError):
+    """An optional dependency is not installed; the message says how to get it."""
 
 
 def require(purpose: str, modules: tuple[str, ...], *, extra: str | None = None) -> None:
@@ -30,10 +32,12 @@ def require(purpose: str, modules: tuple[str, ...], *, extra: str | None = None)
     Args:
         purpose: what needs them, the beginning of the message.
         modules: keys of `EXTRAS`.
-        extra: the one pip extra that brings all of them, if there is one.
+        extra: the one pip extra that installs all of them, if there is one.
+
+    Example:
+        >>> require("reading a table", ("json",))
     """
     missing = [module for module in modules if find_spec(module) is None]
     if missing:
         wanted = extra or ",".join(sorted({EXTRAS[module] for module in missing}))
-        names = ", ".join(missing)
-        raise MissingExtra(f"{purpose} needs {names}: pip install 'rankwise[{wanted}]'")
+        raise MissingExtra(f"{purpose} needs {', '.join(missing)}: pip install 'rankwise[{wanted}]'", name=missing[0])

@@ -1,14 +1,91 @@
-"""Features on a common scale, as a layer: what it learned from the data is saved with the model."""
+"""Models of rows of numbers: fully connected networks behind a layer that scales features and fills in missing ones."""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from rankwise.checks import check_choice
 
-__all__ = ["SCALINGS", "ScaledRanker", "Scaling", "fit_scaling", "scaled"]
+__all__ = [
+    "SCALINGS",
+    "MLPEmbedder",
+    "MLPScorer",
+    "ScaledRanker",
+    "Scaling",
+    "fit_scaling",
+    "fully_connected",
+    "reset_last_layer",
+    "scaled",
+]
+
+
+class MLPScorer(nn.Module):
+    """One raw score (logit) per row.
+
+    Args:
+        inputs: D, the numbers in a row.
+        hidden: the widths of the hidden layers.
+        dropout: before the last layer, while training.
+
+    Example:
+        >>> import torch
+        >>> MLPScorer(64, hidden=(16,))(torch.rand(5, 64)).shape
+        torch.Size([5])
+    """
+
+    def __init__(self, inputs: int, *, hidden: Sequence[int] = (64,), dropout: float = 0.0) -> None:
+        super().__init__()
+        self.layers = fully_connected(inputs, hidden, 1, dropout=dropout)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Rows (N, D) to scores (N,)."""
+        return cast(Tensor, self.layers(features)).squeeze(-1)
+
+
+class MLPEmbedder(nn.Module):
+    """One vector per row.
+
+    Args:
+        inputs: D, the numbers in a row.
+        outputs: d, the numbers in a vector.
+        hidden: the widths of the hidden layers.
+        normalise: vectors of length 1, so that their products are cosines; otherwise as the last layer gives them.
+
+    Example:
+        >>> import torch
+        >>> vectors = MLPEmbedder(64, 32)(torch.rand(5, 64))
+        >>> vectors.shape, bool(torch.allclose(vectors.norm(dim=1), torch.ones(5)))
+        (torch.Size([5, 32]), True)
+    """
+
+    def __init__(self, inputs: int, outputs: int, *, hidden: Sequence[int] = (64,), normalise: bool = True) -> None:
+        super().__init__()
+        self.layers = fully_connected(inputs, hidden, outputs)
+        self.normalise = normalise
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Rows (N, D) to vectors (N, d)."""
+        vectors = cast(Tensor, self.layers(features))
+        return functional.normalize(vectors, dim=1) if self.normalise else vectors
+
+
+def fully_connected(inputs: int, hidden: Sequence[int], outputs: int, *, dropout: float = 0.0) -> nn.Sequential:
+    """Linear layers with ReLU between them, and dropout before the last if asked for."""
+    layers: list[nn.Module] = []
+    for width in hidden:
+        layers += [nn.Linear(inputs, width), nn.ReLU()]
+        inputs = width
+    if dropout:
+        layers.append(nn.Dropout(dropout))
+    return nn.Sequential(*layers, nn.Linear(inputs, outputs))
+
 
 SCALINGS = ("standard", "log", "none")
 
@@ -99,3 +176,23 @@ class ScaledRanker(nn.Module):
         """Score rows (N, D) in their lists (N,)."""
         scores: Tensor = self.model(self.scaling(features), query_ids)
         return scores
+
+
+@torch.no_grad()
+def reset_last_layer(model: nn.Module, seed: int = 0) -> None:
+    """Draw the weights of the last linear layer anew, in the way torch first did; the same in every process.
+
+    Args:
+        model: with at least one `nn.Linear`.
+        seed: decides the weights; torch's random state is neither read nor changed.
+    """
+    layers = [module for module in model.modules() if isinstance(module, nn.Linear)]
+    if not layers:
+        raise ValueError("model: expected a linear layer to reset, got none")
+    last = layers[-1]
+    bound = 1 / math.sqrt(last.in_features)
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in (last.weight, last.bias):
+        if parameter is not None:
+            drawn = torch.rand(parameter.shape, generator=generator) * 2 * bound - bound
+            parameter.copy_(drawn)
