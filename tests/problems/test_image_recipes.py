@@ -129,7 +129,9 @@ def test_a_list_may_name_the_gallery(folder):
         assert (len(test), len(test.gallery)) == (24, 24)
     without_test = [row.replace(",test", ",train") for row in rows]
     (folder / "short.csv").write_text("\n".join(["path,label,split", *without_test]))
-    _, split = read(make_problem(RETRIEVAL, ["data.train=short.csv"]))  # a share of the training images is the test part
+    _, split = read(
+        make_problem(RETRIEVAL, ["data.train=short.csv"])
+    )  # a share of the training images is the test part
     assert len(split.test.gallery) == 24
     assert split.train.gallery is None
 

@@ -91,7 +91,10 @@ def test_an_unknown_loss_is_answered_with_the_nearest(kind):
 @pytest.mark.parametrize(
     "loss, message",
     [
-        ({"name": "classifier", "temprature": 0.1}, "classifier has no option 'temprature'; did you mean 'temperature'"),
+        (
+            {"name": "classifier", "temprature": 0.1},
+            "classifier has no option 'temprature'; did you mean 'temperature'",
+        ),
         ({"name": "classifier", "temperature": 0}, "temperature: expected"),
         ({"name": "classifier", "add": ["semi-variance"]}, "expected no losses added to a classifier"),
         ({"name": "soprc", "prior": "data"}, "expected a number or a schedule for the prior of a retrieval loss"),
