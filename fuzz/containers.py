@@ -12,7 +12,7 @@ from PIL import Image
 from target import fuzz, instrumented
 
 with instrumented():
-    from rankwise.data import EncodedImages, ImageOptions, read_images, read_scores, read_table
+    from rankwise.data import EncodedImages, read_images, read_scores, read_table
     from rankwise.training import read_checkpoint
 
 import torch
@@ -49,9 +49,9 @@ SEEDS = [
 
 
 def all_images(path):
-    """Every image decoded."""
-    found = read_images(path, ImageOptions(channels=1, resize=4))
-    return [found.source.image(index) for index in range(min(len(found.labels), 3))]
+    """Every image decoded, with or without classes."""
+    found = read_images(path, labels="optional", channels=1, resize=4)
+    return [found.source.image(index) for index in range(min(len(found.source), 3))]
 
 
 READERS = {

@@ -1,9 +1,11 @@
-"""Images: read from folders, tar files, lists and arrays alike; cut, thinned out and varied by seed alone."""
+"""Images: read from folders, tar files, lists and arrays alike, by a schema; cut, thinned out and varied by seed."""
 
 from __future__ import annotations
 
+import json
 import sys
 import tarfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,9 +13,11 @@ import torch
 
 from rankwise.data import (
     AUGMENTATIONS,
+    ArrayImages,
     AugmentedImages,
-    ImageOptions,
+    DataNote,
     ImagePart,
+    ImageSchema,
     augmentation,
     cut_classes,
     cut_images,
@@ -22,14 +26,12 @@ from rankwise.data import (
 )
 from workers.pictures import make_part, make_pictures, write_folder
 
-GREY = ImageOptions(channels=1)
-
 
 def assert_holds(found, images, labels):
     assert torch.equal(found.labels, labels)
     assert len(found.source) == len(images)
-    for place in range(0, len(images), 5):
-        assert torch.equal(found.source.image(place), images[place])
+    for index in range(0, len(images), 5):
+        assert torch.equal(found.source.image(index), images[index])
 
 
 @pytest.fixture
@@ -43,7 +45,7 @@ def test_a_folder_of_folders(folder):
     path, images, labels = folder
     (path / ".hidden").mkdir()
     (path / "class-00" / "notes.txt").write_text("not an image")
-    found = read_images(path, GREY)
+    found = read_images(path, channels=1)
     assert found.classes == ("class-00", "class-01", "class-02")
     assert_holds(found, images, labels)
     assert found.source.image(0).shape == (1, 16, 16)
@@ -57,13 +59,13 @@ def test_a_tar_file_of_a_folder(folder, ending, inside):
     archive = path.parent / f"images.{ending}"
     with tarfile.open(archive, "w:" + ending.removeprefix("tar").removeprefix(".")) as file:
         file.add(path, arcname=inside or ".")
-    found = read_images(archive, GREY)
+    found = read_images(archive, channels=1)
     assert found.classes == ("class-00", "class-01", "class-02")
     assert_holds(found, images, labels)
     if inside == "train":
-        assert_holds(read_images(archive / "train", GREY), images, labels)
+        assert_holds(read_images(archive / "train", channels=1), images, labels)
         with pytest.raises(ValueError, match="got no folders"):
-            read_images(archive / "test", GREY)
+            read_images(archive / "test", channels=1)
 
 
 def test_a_list_of_paths(folder):
@@ -73,7 +75,7 @@ def test_a_list_of_paths(folder):
         files, labels.tolist(), ["train", "validation", "test"] * 4, strict=True)]  # fmt: skip
     listed = path.parent / "list.csv"
     listed.write_text("\n".join(["path,label,split", *rows]))
-    found = read_images(listed, GREY)
+    found = read_images(listed, channels=1)
     assert found.classes == ("8", "9", "10")  # as numbers
     assert torch.equal(found.labels, 2 - labels)
     assert found.parts == ("train", "validation", "test") * 4
@@ -91,16 +93,16 @@ def test_arrays(tmp_path, shape, labels, channels):
     np.savez(
         tmp_path / "a.npz", images=pixels.reshape(*shape, *pixels.shape[1:]), labels=classes.numpy().reshape(labels)
     )
-    assert_holds(read_images(tmp_path / "a.npz", ImageOptions(channels=channels)), images, classes)
+    assert_holds(read_images(tmp_path / "a.npz", channels=channels), images, classes)
 
 
 def test_arrays_of_black_and_white(tmp_path):
     ink = np.zeros((2, 8, 8), dtype=bool)
     ink[0, 2:4] = True
     np.savez(tmp_path / "a.npz", images=ink, labels=[0, 1])
-    image = read_images(tmp_path / "a.npz", GREY).source.image(0)
+    image = read_images(tmp_path / "a.npz", channels=1).source.image(0)
     assert image.unique().tolist() == [0, 255]
-    inverted = read_images(tmp_path / "a.npz", ImageOptions(channels=1, invert=True)).source.image(0)
+    inverted = read_images(tmp_path / "a.npz", channels=1, invert=True).source.image(0)
     assert torch.equal(inverted, 255 - image)
 
 
@@ -116,7 +118,7 @@ def test_the_shorter_side_is_resized_and_the_middle_taken(form, tmp_path):
     else:
         np.savez(tmp_path / "set.npz", images=image[None], labels=[0])
         path = tmp_path / "set.npz"
-    found = read_images(path, ImageOptions(resize=10))
+    found = read_images(path, resize=10)
     assert found.source.image(0).shape == (3, 10, 20)
     features = ImagePart.of(found, size=8)[0].features
     assert features.shape == (1, 3, 8, 8)
@@ -129,14 +131,14 @@ def test_grey_and_colour_are_what_pillow_makes_of_them(tmp_path):
     image = pytest.importorskip("PIL.Image")
     pixels, labels = make_pictures(classes=2, each=2, channels=3)
     np.savez(tmp_path / "a.npz", images=pixels.permute(0, 2, 3, 1).numpy(), labels=labels)
-    grey = read_images(tmp_path / "a.npz", GREY).source.image(1)
+    grey = read_images(tmp_path / "a.npz", channels=1).source.image(1)
     theirs = np.array(image.fromarray(pixels[1].permute(1, 2, 0).numpy()).convert("L"))
     assert int((grey[0].int() - torch.from_numpy(theirs).int()).abs().max()) <= 1
 
 
 def test_a_cache_gives_the_same_images_and_reads_each_once(folder):
     path, images, _ = folder
-    found = read_images(path, ImageOptions(channels=1, cache=True))
+    found = read_images(path, channels=1, cache=True)
     first = found.source.image(3).clone()
     sorted(path.rglob("*.png"))[3].unlink()
     assert torch.equal(found.source.image(3), first)
@@ -153,7 +155,8 @@ def test_wrong_files_are_named(folder):
     (above / "cut.tar").write_bytes(b"cut")
     (above / "pictures.zip").write_bytes(b"PK")
     np.savez(above / "named.npz", pictures=np.zeros(3))
-    np.savez(above / "floats.npz", images=np.zeros((3, 4, 4)), labels=np.zeros(3))
+    np.savez(above / "floats.npz", images=np.full((3, 4, 4), 200.0), labels=np.zeros(3))
+    np.savez(above / "flat.npz", images=np.zeros((3, 4), dtype=np.uint8), labels=np.zeros(3))
     np.savez(above / "short.npz", images=np.zeros((3, 4, 4), dtype=np.uint8), labels=np.zeros(2))
     (above / "columns.csv").write_text("file,class\na,b\n")
     (above / "missing.csv").write_text("path,label\npictures/class-00/0000.png,1\nnot/there.png,2\n")
@@ -168,7 +171,9 @@ def test_wrong_files_are_named(folder):
         "cut.tar": "cut.tar: expected a whole tar file",
         "pictures.zip": "expected a folder, a tar file, a CSV list or an npz file of images",
         "named.npz": "expected an array 'images', got pictures",
-        "floats.npz": r"expected images \(N, H, W\) or \(N, H, W, 3\) of uint8 or bool, got float64 \(3, 4, 4\)",
+        "floats.npz": "floats.npz: expected pixels of 8 or 16 bits, .* or floating point numbers from 0 to 1, got "
+        "float64 from 200 to 200",
+        "flat.npz": r"expected images \(N, H, W\) or \(N, H, W, 3\), got uint8 \(3, 4\)",
         "short.npz": r"expected one label per image, got images \(3, 4, 4\) and labels \(2,\)",
         "columns.csv": "columns.csv: expected a column 'path', got file, class",
         "missing.csv": r"missing.csv, line 3: expected the path of an image, got 'not/there.png', which is no file",
@@ -206,12 +211,199 @@ def test_without_pillow_arrays_are_read_and_files_are_refused_with_advice(folder
     np.savez(path.parent / "a.npz", images=images[:, 0].numpy(), labels=labels.numpy())
     monkeypatch.setitem(sys.modules, "PIL", None)
     monkeypatch.setitem(sys.modules, "torchvision", None)
-    assert_holds(read_images(path.parent / "a.npz", GREY), images, labels)
+    assert_holds(read_images(path.parent / "a.npz", channels=1), images, labels)
     with pytest.raises(ModuleNotFoundError, match=r"reading images needs PIL: pip install 'rankwise\[vision\]'"):
         read_images(path)
     assert augmentation("none", 16) is None
     with pytest.raises(ModuleNotFoundError, match=r"'shift' needs torchvision: pip install 'rankwise\[vision\]'"):
         augmentation("shift", 16)
+
+
+def encode(folder, name, pixels):
+    """Write a picture as Pillow does; PGM as its definition says, because Pillow writes 8 bits only."""
+    from PIL import Image
+
+    path = folder / name
+    if path.suffix == ".pgm":
+        path.write_bytes(b"P5 %d %d 65535\n" % pixels.shape[::-1] + pixels.astype(">u2").tobytes())
+    else:
+        Image.fromarray(pixels).save(path)
+    return path
+
+
+RAMP = np.linspace(0, 65535, 64).astype(np.uint16).reshape(8, 8)
+WIDE = {
+    "16-bit PNG": ("a.png", RAMP, RAMP / 257),
+    "16-bit TIFF": ("a.tif", RAMP, RAMP / 257),
+    "16-bit PGM": ("a.pgm", RAMP, RAMP / 257),
+    "float TIFF": ("a.tif", (RAMP / 65535).astype(np.float32), RAMP / 257),
+}
+
+
+@pytest.mark.parametrize("name", WIDE)
+@pytest.mark.parametrize("channels", [1, 3])
+def test_pictures_of_16_bits_and_floating_point_numbers_keep_their_range(name, channels, tmp_path):
+    """Pillow would cut 16 bits off at 255 (white), and turn numbers below 1 to 0 (black)."""
+    pytest.importorskip("PIL")
+    file, pixels, expected = WIDE[name]
+    found = read_images(encode(tmp_path, file, pixels), labels="optional", channels=channels)
+    image = found.source.image(0)
+    assert image.shape == (channels, 8, 8)
+    torch.testing.assert_close(image[-1].double(), torch.from_numpy(expected), rtol=0, atol=0.5)
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, ">u2", np.float32, np.float64, np.float16])
+def test_arrays_of_16_bits_and_floating_point_numbers_keep_their_range(dtype, tmp_path):
+    pixels = RAMP.astype(dtype) if np.dtype(dtype).kind == "u" else (RAMP / 65535).astype(dtype)
+    np.savez(tmp_path / "a.npz", images=pixels[None], labels=[0])
+    image = read_images(tmp_path / "a.npz", channels=1).source.image(0)[0]
+    atol = 0.5 if dtype != np.float16 else 0.7
+    torch.testing.assert_close(image.double(), torch.from_numpy(RAMP / 257), rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize(
+    "pixels, message",
+    [
+        (np.full((2, 2), 70_000, dtype=np.int32), "got int32 from 70000 to 70000"),
+        (np.array([[0.0, 1.5]], dtype=np.float32), "got float32 from 0 to 1.5"),
+        (np.array([[-0.5, 1.0]], dtype=np.float32), "got float32 from -0.5 to 1"),
+        (np.array([[np.nan, 1.0]], dtype=np.float32), "got float32 from nan to nan"),
+    ],
+)
+def test_pictures_of_unknown_range_are_refused(pixels, message, tmp_path):
+    pytest.importorskip("PIL")
+    part = ImagePart.of(read_images(encode(tmp_path, "a.tif", pixels), labels="optional"))
+    with pytest.raises(ValueError, match=f"a.tif: expected pixels of 8 or 16 bits, .*{message}"):
+        part.pixels([0])
+    with pytest.raises(ValueError, match=f"arrays: expected pixels of 8 or 16 bits, .*{message}"):
+        read_images(pixels[None], labels="optional")
+
+
+def unlabelled_sources(path, images):
+    """The same images without classes, in every form."""
+    above, files = path.parent, sorted(path.rglob("*.png"))
+    flat = above / "flat"
+    flat.mkdir()
+    (flat / "empty").mkdir()
+    for file in files:
+        (flat / file.name).write_bytes(file.read_bytes())
+    with tarfile.open(above / "flat.tar", "w") as archive:
+        archive.add(flat, arcname=".")
+    (above / "list.csv").write_text("\n".join(["path", *(str(file.relative_to(above)) for file in files)]))
+    pixels = images[:, 0].numpy()
+    np.savez(above / "a.npz", images=pixels)
+    return {
+        "folder": flat,
+        "tar": above / "flat.tar",
+        "list": above / "list.csv",
+        "npz": above / "a.npz",
+        "files": files,
+        "names": tuple(map(str, files)),
+        "array": pixels,
+        "array of one channel": images.permute(0, 2, 3, 1).numpy(),
+    }
+
+
+def test_images_without_classes_are_read_where_labels_are_optional(folder):
+    path, images, _ = folder
+    labelled = read_images(path, channels=1)
+    schema = ImageSchema(labelled.classes, 16, 1)
+    expected = schema.read(path).pixels(range(12))
+    for form, source in unlabelled_sources(path, images).items():
+        part = schema.read(source, labels="optional")
+        assert torch.equal(part.pixels(range(12)), expected), form
+        assert part.targets is None
+        assert part.name(3) in ("0003.png", "image 3")
+        with pytest.raises(ValueError, match="data: expected labels, to train or to evaluate"):
+            part.__getitems__([0])
+        with pytest.raises(ValueError, match=r"expected (one folder|a column 'label'|an array 'labels'|images )"):
+            schema.read(source)
+    assert schema.read(next(path.rglob("*.png")), labels="optional").pixels([0]).shape == (1, 1, 16, 16)
+
+
+def test_wrong_sources_in_memory_are_named(folder):
+    path, images, _ = folder
+    (path.parent / "nothing").mkdir()
+    for source, error, message in [
+        (path.parent / "nothing", ValueError, r"nothing: expected images \(.jpg, .jpeg, .png, ...\), got none"),
+        ([], TypeError, "source: expected a path, a sequence of image files, an array .* got list"),
+        (3, TypeError, "got int"),
+        (["nowhere.png"], FileNotFoundError, "nowhere.png: no such file"),
+        (images[0, 0].numpy(), ValueError, r"expected images \(N, H, W\)"),
+        ((images[:, 0].numpy(), np.zeros(3)), ValueError, "arrays: expected one label per image"),
+        (np.zeros((0, 8, 8), dtype=np.uint8), ValueError, r"expected images \(N, H, W\)"),
+    ]:
+        with pytest.raises(error, match=message):
+            read_images(source, labels="optional")
+
+
+def test_images_beside_the_folders_of_the_classes_are_noted(folder):
+    path, images, labels = folder
+    (path / "cover.png").write_bytes((path / "class-00" / "0000.png").read_bytes())
+    for wanted in ("required", "optional"):
+        with pytest.warns(DataNote, match="ignored 1 images beside the folders of the classes"):
+            assert_holds(read_images(path, channels=1, labels=wanted), images, labels)
+
+
+def test_arrays_in_memory_with_labels():
+    images, labels = make_pictures(classes=3, each=4)
+    found = read_images((images[:, 0].numpy(), 10 * labels.numpy()), channels=1)
+    assert found.classes == ("0", "10", "20")
+    assert_holds(found, images, labels)
+
+
+def test_classes_are_matched_by_name(folder):
+    path, *_ = folder
+    schema = ImageSchema(("class-02", "extra", "class-00", "class-01"), 16, 1)
+    part = schema.read(path)
+    assert part.labels.tolist() == [2] * 4 + [3] * 4 + [0] * 4
+    assert part.name(0).startswith("class class-00, ")
+    (path / "class-02").rename(path / "stranger")
+    assert schema.read(path).labels.tolist() == [2] * 4 + [3] * 4 + [4] * 4
+    closed = replace(schema, unknown_classes="error")
+    with pytest.raises(ValueError, match="expected classes of the training images, got 'stranger' besides"):
+        closed.read(path)
+    with pytest.warns(DataNote, match="read without labels, because of classes that training did not have: 'stranger'"):
+        assert closed.read(path, labels="optional").targets is None
+
+
+def test_a_saved_schema_reads_alike(folder):
+    path, *_ = folder
+    schema = ImageSchema(("class-02", "class-00", "class-01"), 12, 1, 14, True, "error")
+    loaded = ImageSchema.from_saved(json.loads(json.dumps(schema.to_json())), schema.tensors())
+    assert loaded == schema
+    first, second = (each.read(path).__getitems__(range(12)) for each in (schema, loaded))
+    assert first.features.shape == (12, 1, 12, 12)
+    assert torch.equal(first.features, second.features)
+    assert torch.equal(first.labels, second.labels)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"size": 0},
+        {"size": "16"},
+        {"resize": 8},
+        {"channels": 2},
+        {"invert": "no"},
+        {"unknown_classes": "ignore"},
+        {"classes": ["a", "a"]},
+        {"classes": [1, 2]},
+    ],
+)
+def test_a_changed_schema_is_refused(changes):
+    plain = ImageSchema(("a", "b"), 16, 1).to_json()
+    with pytest.raises((ValueError, TypeError), match=f"{next(iter(changes))}: "):
+        ImageSchema.from_saved({**plain, **changes}, {})
+
+
+def test_the_schema_of_images_in_memory_has_their_shape():
+    part = make_part(classes=2, channels=3)
+    assert ImageSchema.of(part).shape == (3, 16, 16)
+    assert ImageSchema.of(replace(part, size=12)).shape == (3, 12, 12)
+    wide = ImagePart(ArrayImages(torch.zeros(1, 1, 8, 9, dtype=torch.uint8)), torch.arange(1), None)
+    with pytest.raises(ValueError, match="size: expected square images, got 8 x 9"):
+        ImageSchema.of(wide)
 
 
 def test_classes_are_cut_whole_and_the_last_may_be_held_out():
@@ -286,8 +478,7 @@ def test_an_unknown_augmentation_is_answered_with_the_nearest():
 
 @pytest.mark.realdata
 def test_omniglot_is_read(real_data):
-    options = ImageOptions(channels=1, resize=28, invert=True)
-    found = read_images(real_data("omniglot") / "images_evaluation.npz", options)
+    found = read_images(real_data("omniglot") / "images_evaluation.npz", channels=1, resize=28, invert=True)
     assert len(found.classes) == 659
     assert torch.bincount(found.labels).unique().tolist() == [20]
     image = found.source.image(0)

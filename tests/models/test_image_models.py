@@ -82,6 +82,18 @@ def test_frozen_batch_norm_is_neither_trained_nor_updated(weights):
     assert {"body.conv1.weight", "last.weight"} <= changed
 
 
+@pytest.mark.parametrize("frozen", [False, True])
+def test_weights_that_are_loaded_later_give_the_same_network(weights, frozen):
+    networks = []
+    for given in (weights[0], None):
+        torch.manual_seed(3)
+        networks.append(ResNetEmbedder(18, 5, weights=given, frozen_batch_norm=frozen))
+    networks[1].load(weights[0])
+    first, second = (network.state_dict() for network in networks)
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
 @pytest.mark.parametrize("build", [partial(ResNetEmbedder, 18, 5), partial(ConvEmbedder, 3, 32, 5)])
 def test_mixup_makes_four_of_each_in_training_only(build):
     torch.manual_seed(0)
@@ -145,7 +157,6 @@ def test_no_network_is_said_with_what_to_do(monkeypatch):
     "options, message",
     [
         ({"depth": 34}, "depth: expected 18 or 50, got 34"),
-        ({"frozen_batch_norm": True}, "frozen_batch_norm: expected weights to keep"),
         ({"stem": "tiny"}, "stem: unknown word 'tiny'"),
         ({"stem": "small", "weights": "imagenet"}, 'stem: expected "large" with given weights'),
     ],

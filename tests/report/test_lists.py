@@ -5,14 +5,23 @@ from __future__ import annotations
 import pytest
 import torch
 
-from rankwise.data import Part, Split
+from rankwise.data import Part, TableSchema
 from rankwise.metrics import evaluate, evaluate_grades, evaluate_retrieval
+from rankwise.problems import Retrieval, Tabular
+from rankwise.problems.inspection import (
+    Box,
+    Drawing,
+    Inspection,
+    SeenLists,
+    inspect_items,
+    some_classes,
+    some_lists,
+    spread_over,
+)
+from rankwise.problems.neighbours import neighbours
 from rankwise.report import Report, render_report
 from rankwise.report.examples import example_sections
 from rankwise.report.lists import figures_of, lists_by_value, top_of, worst_of
-from rankwise.tasks import Box, Drawing, Inspection, LTRTask, SeenLists, TabularTask
-from rankwise.tasks.inspection import inspect_items, some_classes, some_lists, spread_over
-from rankwise.tasks.retrieval import neighbours
 
 
 def make(lists=40, length=15, grades=3, seed=0, curve="position"):
@@ -151,15 +160,12 @@ def test_spread_numbers_are_distinct_and_hold_both_ends():
         assert (int(chosen[0]), int(chosen[-1])) == (0, count - 1)
 
 
-def test_judging_and_inspecting_agree():
+@pytest.mark.parametrize("problem", [Tabular(), Retrieval()], ids=["tabular", "retrieval"])
+def test_evaluating_and_inspecting_agree(problem):
     generator = torch.Generator().manual_seed(0)
     part = Part(torch.rand(200, 4, generator=generator), torch.arange(200) % 2, torch.arange(200) // 10)
-    for task in (
-        TabularTask(Split(part, part, part), loss="soprc"),
-        LTRTask(Split(part, part, part), loss="song"),
-    ):
-        model = task.build_model()
-        assert task.inspect(model, "test", bootstrap=50).evaluation.means == task.judge(model, "test").means
+    model = problem.build_model(TableSchema.of(part))
+    assert problem.inspect(model, part, bootstrap=50).evaluation.means == problem.evaluate(model, part).means
 
 
 def test_drawings_are_shown_with_their_boxes():

@@ -3,39 +3,39 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import pytest
 from scipy import stats
 
 from rankwise.data import load_eights
-from rankwise.tasks import TabularTask
-from rankwise.training import Contender, compete, summarise
-from rankwise.training.demo import plan_demo
+from rankwise.problems import Tabular
+from rankwise.problems.demo import plan_demo
+from rankwise.problems.trials import Contender, compete, summarise
+from workers.fitting import eights
 
-LOOKS: list[tuple[str, int]] = []
+LOOKS: list[str] = []
+# The sizes of the parts of `load_eights`.
+PARTS = {612: "train", 350: "validation", 835: "test"}
 
 
-@dataclass(frozen=True)
-class Watched(TabularTask):
+class Watched(Tabular):
     """Writes down which part was looked at."""
 
-    def evaluate(self, model, part):
-        LOOKS.append((part, id(model)))
-        return super().evaluate(model, part)
+    def evaluate(self, model, part, *, bootstrap=0):
+        LOOKS.append(PARTS[len(part)])
+        return super().evaluate(model, part, bootstrap=bootstrap)
 
 
 def contender(steps=10):
-    return Contender("c", lambda seed: Watched(load_eights(seed), loss="soprc", positives=8), steps)
+    return Contender("c", eights(kind=Watched), load_eights, steps)
 
 
 def test_the_test_part_is_looked_at_once_per_seed_and_after_all_choices():
     LOOKS.clear()
     compete(contender(), seeds=[0, 1], rates=[1e-3, 1e-2])
-    parts = [part for part, _ in LOOKS]
-    half = len(parts) // 2
-    assert parts.count("test") == 2
-    assert parts[half - 1] == parts[-1] == "test"
+    half = len(LOOKS) // 2
+    assert LOOKS.count("test") == 2
+    assert LOOKS[half - 1] == LOOKS[-1] == "test"
 
 
 def test_the_rate_is_the_best_on_validation():
@@ -79,9 +79,9 @@ def test_rivals_of_the_demo_get_at_least_the_budget_of_soprc():
         rivals = [each for each in contenders[:-1] if each.steps]
         assert rivals
         assert all(each.steps >= ours.steps for each in rivals)
-        mine = ours.task(0)
+        train = ours.data(0).train
+        mine = ours.problem.train_loader(train, 0).batch_sampler
         for each in rivals:
-            theirs = each.task(0)
-            assert theirs.hidden == mine.hidden
-            assert theirs.train_loader(0).batch_sampler.batch_size == mine.train_loader(0).batch_sampler.batch_size
-            assert theirs.data.train.features.equal(mine.data.train.features)
+            assert each.problem.model == ours.problem.model
+            assert each.problem.train_loader(train, 0).batch_sampler.batch_size == mine.batch_size
+            assert each.data(0).train.features.equal(train.features)
