@@ -129,6 +129,19 @@ def test_a_run_without_histories_says_what_it_lacks(folder, capsys):
     assert load_run("run").predict("train.txt").outputs.shape == (30, 40)
 
 
+def test_predictions_are_written_with_the_names_of_users_and_items(folder):
+    data = "data={train: pairs.csv, leave_one_out: time, user: who, item: what, time: when}"
+    main(["train", "ml-1m", data, "batches.users=10", *SMALL, "--out", "run"])
+    pl.DataFrame({"what": ["i3", "i7", "i3"], "who": ["u8", "u8", "u2"]}).write_csv(folder / "new.csv")
+    assert main(["predict", "run", "--data", "new.csv", "--out", "scores.csv"]) == 0
+    written = pl.read_csv(folder / "scores.csv")
+    run = load_run("run")
+    assert written["row"].to_list() == ["u8", "u2"]
+    assert tuple(written.columns[1:]) == run.schema.items
+    expected = run.predict(folder / "new.csv").outputs
+    assert written.drop("row").to_torch() == pytest.approx(expected, abs=1e-6)
+
+
 def test_items_that_only_the_test_file_has_are_to_be_found(folder):
     """The catalogue is that of all files: a chosen item that no model can know counts as missed."""
     write_lists(folder / "later.txt", [[user, 900 + user] for user in range(30)])

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from benchmarks.find import find_data
 from benchmarks.quality.grid.command import run_plan
 from benchmarks.quality.grid.plan import Figures, Key, Method, Plan
-from rankwise.data import MultiLabelSplit, cut_multilabel, read_arff
+from rankwise.data import SparsePart, SparseSchema, Split, cut_multilabel, read_arff
 from rankwise.losses.rivals import SquaredErrorLoss
-from rankwise.tasks import MultilabelTask
-from rankwise.training import adamw, cosine, fit
+from rankwise.problems import MultiLabel
+from rankwise.training import fit
 
 EPOCHS, BATCH = 10, 128
 METRICS = ("ndcg@5", "ndcg@3", "precision@1", "precision@3")
@@ -73,38 +73,43 @@ class WithSquares(nn.Module):
         return value + SQUARES * self.squares(scores, labels, query_ids=query_ids)
 
 
-class TaskWithSquares(MultilabelTask):
-    def build_loss(self) -> nn.Module:
-        return WithSquares(super().build_loss())
+class MultiLabelWithSquares(MultiLabel):
+    """The problem with the squared error added to its loss."""
+
+    def build_loss(self, schema: SparseSchema, train: SparsePart, *, steps: int) -> nn.Module:
+        return WithSquares(super().build_loss(schema, train, steps=steps))
 
 
 @cache
-def load_split(fitted: str) -> MultiLabelSplit:
-    """The validation part is cut off once and for all; for "all" the training part holds it as well."""
+def load_split(fitted: str) -> Split[SparsePart]:
+    """Return the parts; the validation part is always the same, and for "all" the training part holds it as well."""
     folder = find_data("bibtex")
     everything = read_arff(folder / "bibtex-train.arff")
     train, validation = cut_multilabel(everything, shares=(0.85, 0.15), seed=0)
-    return MultiLabelSplit(everything if fitted == "all" else train, validation, read_arff(folder / "bibtex-test.arff"))
+    return Split(everything if fitted == "all" else train, validation, read_arff(folder / "bibtex-test.arff"))
 
 
 def run(key: Key, method: Method | None) -> tuple[Figures, Tensor | None]:
     assert method is not None
-    started = time.perf_counter()
-    task = (TaskWithSquares if method.name.endswith("+ squares") else MultilabelTask)(
-        load_split(key.fitted), method.loss, method.options, hidden=(), dropout=0.0, batch_size=BATCH, metrics=METRICS
+    started, split = time.perf_counter(), load_split(key.fitted)
+    kind = MultiLabelWithSquares if method.name.endswith("+ squares") else MultiLabel
+    problem = kind.model_validate(
+        {
+            "loss": {"name": method.loss, **method.options},
+            "model": {"hidden": (), "dropout": 0.0},
+            "batches": {"size": BATCH},
+            "metrics": METRICS,
+            "optimiser": {"learning_rate": key.rate, "weight_decay": key.decay},
+            "budget": {"epochs": EPOCHS},
+            "evaluation": {"every": None, "weights": "last"},
+        }
     )
-    model = fit(
-        task,
-        steps=EPOCHS * len(task.train_loader(key.seed)),
-        optimiser=adamw(key.rate, weight_decay=key.decay),
-        schedule=cosine,
-        seed=key.seed,
-    ).model
+    model = fit(problem, SparseSchema.of(split.train), split, seed=key.seed).model
     seconds = time.perf_counter() - started
-    figures = {"train": task.evaluate(model, "train")[METRICS[0]], "seconds": seconds}
+    figures = {"train": problem.evaluate(model, split.train).means[METRICS[0]], "seconds": seconds}
     if key.fitted == "train":
-        return {**figures, "validation": task.evaluate(model, "validation")[METRICS[0]]}, None
-    test = task.judge(model, "test")
+        return {**figures, "validation": problem.evaluate(model, split.part("validation")).means[METRICS[0]]}, None
+    test = problem.evaluate(model, split.part("test"))
     return {**figures, **test.means}, test.per_query[METRICS[0]].float()
 
 

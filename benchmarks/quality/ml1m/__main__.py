@@ -19,10 +19,18 @@ from benchmarks.find import find_data
 from benchmarks.quality.grid.command import run_plan
 from benchmarks.quality.grid.plan import Figures, Key, Method, Plan
 from benchmarks.quality.ml1m.als import fit_als
-from rankwise.data import Interactions, InteractionSplit, histories, hold_out, read_interaction_lists
+from rankwise.data import (
+    InteractionPart,
+    Interactions,
+    InteractionSchema,
+    Split,
+    cut_histories,
+    hold_out,
+    read_interaction_lists,
+)
 from rankwise.models import EASE
-from rankwise.tasks import RecsysTask
-from rankwise.training import adamw, averaged, fit, steps_down
+from rankwise.problems import Recommendation
+from rankwise.training import fit
 
 EPOCHS, USERS = 12, 128
 AVERAGED = "EASE + item-item, averaged"
@@ -60,80 +68,83 @@ ABOUT = (
 
 
 @cache
-def load_split(fitted: str) -> InteractionSplit:
-    """A tenth of each user's training items, drawn once and for all, is the validation part; it is empty for "all"."""
+def load_split(fitted: str) -> Split[Interactions]:
+    """Return the pairs; the validation part is always the same tenth of each user's training items, empty for "all"."""
     folder = find_data("movielens-1m-implicit")
     train, test = read_interaction_lists([folder / "train.txt", folder / "test.txt"])
     if fitted == "all":
-        return InteractionSplit(train, train.take(torch.zeros(0, dtype=torch.int64)), test)
-    return InteractionSplit(*hold_out(train, share=0.1, seed=0), test)
+        return Split(train, train.take(torch.zeros(0, dtype=torch.int64)), test)
+    return Split(*hold_out(train, share=0.1, seed=0), test)
+
+
+@cache
+def load_parts(fitted: str) -> Split[InteractionPart]:
+    """Return the parts of `load_split`."""
+    return cut_histories(load_split(fitted))
 
 
 @cache
 def odd_films() -> Tensor:
-    """Films with more than 10 standard deviations too many pairs in the test part for a random one."""
+    """Return films with more than 10 standard deviations too many pairs in the test part for a random one."""
     split = load_split("all")
     films = len(split.train.item_names)
-    train, test = (torch.bincount(part.items, minlength=films).double() for part in (split.train, split.test))
+    train, test = (torch.bincount(split.part(name).items, minlength=films).double() for name in ("train", "test"))
     share = test.sum() / (train + test).sum()
     expected = (train + test) * share
     return (test - expected > 10 * (expected * (1 - share)).sqrt()).nonzero().squeeze(1)
 
 
 def run(key: Key, method: Method | None) -> tuple[Figures, Tensor | None]:
-    started, split = time.perf_counter(), load_split(key.fitted)
+    started, parts = time.perf_counter(), load_parts(key.fitted)
+    schema = InteractionSchema(parts.train.user_names, parts.train.item_names)
+    of_users = key.scorer in ("ALS", "matrix-factorisation")
+    recommender = {"name": "matrix-factorisation" if of_users else "item-item"}
     model: nn.Module
     if method is None:
-        of_users = key.scorer == "ALS"
-        task = RecsysTask(split, "softmax", model="matrix-factorisation" if of_users else "item-item", metrics=METRICS)
-        known = histories(split.train)
+        problem = Recommendation.model_validate({"model": recommender, "metrics": METRICS})
+        known = parts.train.known
         if of_users:
-            model = task.build_model()
+            model = problem.build_model(schema)
             fit_als(model, known, penalty=key.decay, seed=key.seed)
         else:
             model = EASE(known.width, regularisation=key.decay).fit(known.dense())
     else:
-        task = RecsysTask(
-            split,
-            method.loss,
-            method.options,
-            model="matrix-factorisation" if key.scorer == "matrix-factorisation" else "item-item",
-            ease=1000.0 if key.scorer.startswith("EASE") else None,
-            dimensions=DIMENSIONS[key.scorer],
-            users=USERS,
-            metrics=METRICS,
+        ease = 1000.0 if key.scorer.startswith("EASE") else None
+        problem = Recommendation.model_validate(
+            {
+                "loss": {"name": method.loss, **method.options},
+                "model": {**recommender, "ease": ease, "dimensions": DIMENSIONS[key.scorer]},
+                "batches": {"users": USERS},
+                "metrics": METRICS,
+                "optimiser": {"learning_rate": key.rate, "weight_decay": key.decay, "betas": (0.9, 0.99)},
+                "schedule": {"name": "steps", "at": [0.75], "factor": 0.3},
+                "average": {"after": 0.5} if key.scorer == AVERAGED else None,
+                "budget": {"epochs": EPOCHS},
+                "evaluation": {"every": None, "weights": "last"},
+            }
         )
-        steps = EPOCHS * len(task.train_loader(key.seed))
-        optimiser = adamw(key.rate, weight_decay=key.decay, betas=(0.9, 0.99))
-        model = fit(
-            task,
-            steps=steps,
-            optimiser=optimiser,
-            schedule=steps_down([0.75], 0.3),
-            average=averaged(after=0.5) if key.scorer == AVERAGED else None,
-            seed=key.seed,
-        ).model
+        model = fit(problem, schema, parts, seed=key.seed).model
     seconds = time.perf_counter() - started
-    figures = {"train": task.evaluate(model, "train")["ndcg@20"], "seconds": seconds}
+    figures = {"train": problem.evaluate(model, parts.train).means["ndcg@20"], "seconds": seconds}
     if key.fitted == "train":
-        return {**figures, "validation": task.evaluate(model, "validation")["ndcg@20"]}, None
-    test = task.judge(model, "test")
-    return {**figures, **test.means, OTHERS: judge_others(task, model)}, test.per_query["ndcg@20"].float()
+        return {**figures, "validation": problem.evaluate(model, parts.part("validation")).means["ndcg@20"]}, None
+    test = problem.evaluate(model, parts.part("test"))
+    others = evaluate_others(problem, model, load_split(key.fitted))
+    return {**figures, **test.means, OTHERS: others}, test.per_query["ndcg@20"].float()
 
 
-def judge_others(task: RecsysTask, model: nn.Module) -> float:
-    """NDCG@20 on the test part without the odd films: they are not to be found, and stand last."""
-    odd = odd_films()
+def evaluate_others(problem: Recommendation, model: nn.Module, split: Split[Interactions]) -> float:
+    """Return NDCG@20 on the test part without the odd films: they are not wanted, and come last."""
+    odd, test = odd_films(), split.part("test")
 
-    def stand_last(module: nn.Module, inputs: object, scores: Tensor) -> Tensor:
+    def put_last(module: nn.Module, inputs: object, scores: Tensor) -> Tensor:
         return scores.index_fill(1, odd, scores.min().item() - 1)
 
-    test: Interactions = task.data.test
-    rest = replace(task, data=replace(task.data, test=test.take((~torch.isin(test.items, odd)).nonzero().squeeze(1))))
-    hook = model.register_forward_hook(stand_last)
-    found = rest.evaluate(model, "test")["ndcg@20"]
+    others = test.take((~torch.isin(test.items, odd)).nonzero().squeeze(1))
+    hook = model.register_forward_hook(put_last)
+    result = problem.evaluate(model, cut_histories(replace(split, test=others)).part("test")).means["ndcg@20"]
     hook.remove()
-    return found
+    return result
 
 
 PLAN = Plan(

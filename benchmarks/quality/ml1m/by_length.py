@@ -38,7 +38,8 @@ def main() -> None:
         if values is not None:
             means = (values[quarter == part].nanmean().item() for part in range(len(bounds)))
             lines.append(f"| {scorer} | {method} | " + " | ".join(f"{mean:.4f}" for mean in means) + " |")
-    pairs = [torch.bincount(part.items, minlength=len(part.item_names)) for part in (split.train, split.test)]
+    parts = (split.part(name) for name in ("train", "test"))
+    pairs = [torch.bincount(part.items, minlength=len(part.item_names)) for part in parts]
     odd = (f"{split.train.item_names[film]} ({pairs[0][film]:,} / {pairs[1][film]:,})" for film in odd_films())
     lines += ["", "The films left out of the column others (pairs to learn from / to test on): " + ", ".join(odd) + "."]
     text = "\n".join(lines) + "\n"

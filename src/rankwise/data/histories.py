@@ -52,6 +52,16 @@ class InteractionPart:
         """Return the wanted items; raise an error if they are not given."""
         return require_labels(self.wanted)
 
+    @property
+    def row_names(self) -> tuple[str, ...]:
+        """Return the names of the rows of scores: the users."""
+        return self.user_names
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """Return the names of the columns of scores: the items."""
+        return self.item_names
+
     def __len__(self) -> int:
         return len(self.known)
 

@@ -48,6 +48,11 @@ class SparsePart(Dataset[Batch]):
         """Return the labels; raise an error if they are not given."""
         return require_labels(self.targets)
 
+    @property
+    def output_names(self) -> tuple[str, ...] | None:
+        """Return the names of the columns of scores: the labels."""
+        return self.label_names
+
     def __len__(self) -> int:
         return len(self.features)
 

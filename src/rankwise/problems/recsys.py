@@ -137,6 +137,7 @@ class Recommendation(Problem[InteractionSchema, InteractionPart]):
     Validation is evaluated with the training items known, test with training and validation items, "train" with the
     training items themselves wanted. Every figure is that of a ranking of all other items. Items that only the files
     for validation or test hold belong to the catalogue, too: they count as wanted, though no model has learned them.
+    Users without training pairs have an empty history; a model with a vector per user refuses them.
 
     Example:
         >>> users, items = torch.arange(40) % 8, torch.arange(40) * 7 % 20

@@ -21,26 +21,32 @@ class Predictions:
         query_ids: (N,) the list of each row, if the source has lists.
         labels: (N,) if the source has labels.
         query_names: names of the lists 0, 1, 2, ... if the source calls them by text.
+        row_names, output_names: N and C names, if rows (users) or outputs (items, labels) have any.
     """
 
     outputs: Tensor
     query_ids: Tensor | None = None
     labels: Tensor | None = None
     query_names: tuple[str, ...] | None = None
+    row_names: tuple[str, ...] | None = None
+    output_names: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.outputs)
 
     def columns(self) -> dict[str, list[Any]]:
-        """Return the predictions as columns: `row` from 1, one column per output, `label` and `query` if known."""
-        columns: dict[str, list[Any]] = {"row": list(range(1, len(self) + 1))}
+        """Return the predictions as columns: `row` (the name, or the number from 1), one column per output, `label` and
+        `query` if known."""
+        columns: dict[str, list[Any]] = {"row": list(self.row_names or range(1, len(self) + 1))}
         if self.outputs.ndim == 1:
             columns |= score_columns(self.outputs, self.labels, self.query_ids)
             if self.query_names is not None:
                 columns["query"] = [self.query_names[query] for query in columns["query"]]
             return columns
-        columns |= {f"output {index + 1}": self.outputs[:, index].tolist() for index in range(self.outputs.shape[1])}
-        return columns
+        names = self.output_names
+        if names is None or "row" in names:
+            names = tuple(f"output {index + 1}" for index in range(self.outputs.shape[1]))
+        return columns | dict(zip(names, self.outputs.T.tolist(), strict=True))
 
     def write(self, path: str | Path) -> None:
         """Write the columns to a CSV or Parquet file."""

@@ -68,8 +68,10 @@ class Run:
         outputs = self.problem.predict(self.model, part)
         if not isinstance(outputs, Tensor):
             return outputs
-        known = {name: getattr(part, name, None) for name in ("query_ids", "query_names")}
-        return Predictions(outputs, labels=getattr(part, "targets", None), **known)
+        names = ("query_ids", "query_names", "row_names", "output_names")
+        known = {name: getattr(part, name, None) for name in names}
+        labels = getattr(part, "targets", None)
+        return Predictions(outputs, labels=labels if isinstance(labels, Tensor) else None, **known)
 
     def evaluate(self, source: Any = None, metrics: Sequence[str] = (), *, bootstrap: int = 1000) -> Evaluation:
         """Return the metrics on a source with labels, or on the test part.
