@@ -17,7 +17,7 @@ import rankwise
 from rankwise.cli import main
 from rankwise.data import read_arff, read_images, read_scores, read_table
 from rankwise.data.cache import Cache
-from rankwise.recipes.load import BadRecipe, load_recipe
+from rankwise.problems import BadRecipe, load_problem
 from rankwise.training import Checkpoints, read_checkpoint
 from workers.rows import write_all
 
@@ -138,7 +138,7 @@ def test_a_recipe_that_asks_for_python_objects_is_refused(tmp_path, sprung, text
     path = tmp_path / "trap.yaml"
     path.write_text(text.format(sprung=sprung))
     with pytest.raises(BadRecipe, match=r"trap\.yaml, line \d, column \d+: could not determine a constructor"):
-        load_recipe(path)
+        load_problem(path)
     assert not sprung.exists()
 
 
@@ -159,7 +159,7 @@ def test_a_recipe_made_to_fill_the_memory_is_refused(tmp_path, text, message):
     path = tmp_path / "large.yaml"
     path.write_text(text)
     with pytest.raises(BadRecipe, match=message):
-        load_recipe(path)
+        load_problem(path)
 
 
 def test_entities_in_xml_are_refused(tmp_path):

@@ -8,15 +8,13 @@ Prints a Markdown table of test average precision and saves it beside this file.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from torch import Tensor, nn
 
-from rankwise.data import load_eights
-from rankwise.tasks import TabularTask, Task
-from rankwise.training.trials import Contender, compete
+from rankwise.data import TableSchema, load_eights
+from rankwise.problems import Tabular
+from rankwise.problems.trials import Contender, compete
 
 LINKS = ("scale", "none", "tanh", "sigmoid")
 FACTORS = (1, 20, 400)
@@ -24,14 +22,13 @@ RATES = (0.001, 0.003, 0.01, 0.03)
 STEPS = 100
 
 
-@dataclass(frozen=True)
-class LoudTask(TabularTask):
-    """The same task with the scores of the model multiplied by a constant."""
+class Loud(Tabular):
+    """The tabular problem with the scores of the model multiplied by a constant."""
 
     factor: float = 1.0
 
-    def build_model(self) -> nn.Module:
-        return nn.Sequential(super().build_model(), _Multiply(self.factor))
+    def build_model(self, schema: TableSchema) -> nn.Module:
+        return nn.Sequential(super().build_model(schema), _Multiply(self.factor))
 
 
 class _Multiply(nn.Module):
@@ -58,7 +55,7 @@ def main() -> None:
     for factor in FACTORS:
         cells = []
         for link in LINKS:
-            outcome = compete(Contender(link, _task(link, factor), STEPS), seeds=seeds, rates=RATES)
+            outcome = compete(Contender(link, _problem(link, factor), load_eights, STEPS), seeds=seeds, rates=RATES)
             found = outcome.summary("ap")
             cells.append(f"{found.mean:.3f} +- {found.std:.3f}")
         lines.append(f"| {factor} | " + " | ".join(cells) + " |")
@@ -66,9 +63,13 @@ def main() -> None:
     Path(__file__).with_suffix(".md").write_text("\n".join(lines) + "\n")
 
 
-def _task(link: str, factor: float) -> Callable[[int], Task]:
-    return lambda seed: LoudTask(
-        load_eights(seed), loss="soprc", loss_options={"link": link}, positives=8, factor=factor
+def _problem(link: str, factor: float) -> Loud:
+    return Loud(
+        loss={"name": "soprc", "link": link},
+        model={"hidden": (64,), "scaling": "none"},
+        batches={"size": 64, "positives": 8},
+        metrics=("ap",),
+        factor=factor,
     )
 
 

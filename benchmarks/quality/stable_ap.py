@@ -22,10 +22,9 @@ import numpy as np
 import torch
 
 from benchmarks.find import find_data
-from rankwise.data import load_digit_retrieval
-from rankwise.data.parts import Split, cut_by_class
-from rankwise.tasks import RetrievalTask, TabularTask, Task
-from rankwise.training.trials import Contender, Outcome, compete, summarise
+from rankwise.data import Part, Split, cut_by_class, load_digit_retrieval
+from rankwise.problems import Retrieval, Tabular
+from rankwise.problems.trials import Contender, Outcome, compete, summarise
 
 STEPS = {"digits": 100, "mammography": 200}
 RATES = (0.01, 0.03, 0.1)
@@ -102,7 +101,9 @@ def _report(task: str, seeds: Sequence[int]) -> Iterator[str]:
 
 
 def _run(task: str, loss: str, options: Mapping[str, Any], seeds: Sequence[int]) -> Outcome:
-    return compete(Contender(loss, TASKS[task](loss, options), STEPS[task]), seeds=seeds, rates=RATES)
+    problem, data = PROBLEMS[task]
+    chosen = problem.changed(loss={"name": loss, **options})
+    return compete(Contender(loss, chosen, data, STEPS[task]), seeds=seeds, rates=RATES)
 
 
 def _validation(task: str, options: Mapping[str, Any], seeds: Sequence[int]) -> str:
@@ -111,20 +112,7 @@ def _validation(task: str, options: Mapping[str, Any], seeds: Sequence[int]) -> 
     return f"{found.mean:.3f} +- {found.std:.3f}"
 
 
-def _digits(loss: str, options: Mapping[str, Any]) -> Callable[[int], Task]:
-    return lambda seed: RetrievalTask(load_digit_retrieval(seed), loss=loss, loss_options=options)
-
-
-def _mammography(loss: str, options: Mapping[str, Any]) -> Callable[[int], Task]:
-    return lambda seed: TabularTask(
-        _load_mammography(seed), loss=loss, loss_options=options, hidden=(64, 64), batch_size=256, positives=16
-    )
-
-
-TASKS = {"digits": _digits, "mammography": _mammography}
-
-
-def _load_mammography(seed: int) -> Split:
+def _load_mammography(seed: int) -> Split[Part]:
     path = find_data("mammography") / "mammography.csv"
     rows = np.genfromtxt(path, delimiter=",", dtype=str)
     features = torch.from_numpy(rows[:, :-1].astype(np.float32))
@@ -138,6 +126,22 @@ def _load_mammography(seed: int) -> Split:
     for part in (split.train, split.validation, split.test):
         part.features.sub_(mean).div_(std)
     return split
+
+
+# What is trained on each data set, and the split of a seed.
+PROBLEMS: dict[str, tuple[Any, Callable[[int], Split[Part]]]] = {
+    "digits": (
+        Retrieval(
+            model={"hidden": (64,), "scaling": "none", "dimensions": 32},
+            batches={"classes": 10, "samples_per_class": 6},
+        ),
+        load_digit_retrieval,
+    ),
+    "mammography": (
+        Tabular(model={"scaling": "none"}, batches={"size": 256, "positives": 16}, metrics=("ap",)),
+        _load_mammography,
+    ),
+}
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,9 +11,16 @@ import torch
 from benchmarks.quality.tabular import __main__ as program
 from benchmarks.quality.tabular import contenders, tables
 from benchmarks.quality.tabular.contenders import NEURAL, Found, Neural
-from benchmarks.quality.tabular.ensemble import EnsembleTask, Member, draw_batches
+from benchmarks.quality.tabular.ensemble import Ensemble, Member, draw_batches, train_ensemble
 from benchmarks.quality.tabular.results import BOOSTING, Row, Rows
-from rankwise.training import fit
+from rankwise.training import Budget, OptimiserOptions, ScheduleOptions
+
+# Not Adam: it turns the rounding errors of gradients that should be 0 (a shift of all scores) into full steps.
+PLAIN = {
+    "budget": Budget(steps=5),
+    "optimiser": OptimiserOptions(name="sgd", learning_rate=0.3, momentum=0.0),
+    "schedule": ScheduleOptions(name="constant"),
+}
 
 
 def table(rows=400, seed=0):
@@ -37,20 +46,15 @@ def test_folds_are_disjoint_and_together_complete():
 @pytest.mark.parametrize("neural", NEURAL, ids=lambda neural: neural.loss)
 def test_side_by_side_equals_alone(neural):
     splits = [(seed, tables.cut(table(), fold)) for seed, fold in ((0, 0), (3, 1), (5, 2))]
-    together = neural.task(splits, 5, neural.settings[-1])
-    # Not Adam: it turns the rounding errors of gradients that should be 0 (a shift of all scores) into full steps.
-    run = fit(together, steps=5, optimiser=plain_descent)
-    for place in range(len(splits)):
-        alone = EnsembleTask([together.members[place]], together.loss, together.loss_options)
-        single = fit(alone, steps=5, optimiser=plain_descent)
+    together = replace(neural.ensemble(splits, 5, neural.settings[-1]), **PLAIN)
+    run = train_ensemble(together)
+    for index in range(len(splits)):
+        alone = Ensemble([together.members[index]], together.loss, together.loss_options, **PLAIN)
+        single = train_ensemble(alone)
         for left, right in zip(run.model.parameters(), single.model.parameters(), strict=True):
-            torch.testing.assert_close(left[place], right[0], rtol=1e-4, atol=1e-5)
-        found = together.evaluate(run.model, "test")[str(place)]
-        assert found == pytest.approx(alone.evaluate(single.model, "test")["ap"], abs=1e-3)
-
-
-def plain_descent(parameters):
-    return torch.optim.SGD(parameters, lr=0.3)
+            torch.testing.assert_close(left[index], right[0], rtol=1e-4, atol=1e-5)
+        value = together.evaluate(run.model, "test").means[str(index)]
+        assert value == pytest.approx(alone.evaluate(single.model, "test").means["ap"], abs=1e-3)
 
 
 @pytest.mark.parametrize("positives", [None, 4])
@@ -128,4 +132,4 @@ def test_choices_are_made_on_validation():
 
 def test_member_is_what_it_says():
     member = Member(0, tables.cut(table(), 0), torch.zeros(1, 4, dtype=torch.int64))
-    assert EnsembleTask([member], "soprc").build_loss().reduction == "sum"
+    assert Ensemble([member], "soprc").build_loss(None, "train", steps=1).reduction == "sum"

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rankwise import extras
 from rankwise.data import (
     complete_lines,
-    extras,
     read_arff,
     read_extreme,
     read_interaction_lists,

@@ -17,8 +17,7 @@ import torch
 import yaml
 
 from rankwise.cli import main
-from rankwise.recipes import KINDS, BadRecipe, load_recipe
-from rankwise.recipes.load import make_recipe
+from rankwise.problems import KINDS, BadRecipe, load_problem, make_problem
 from workers.pages import PAGES, ROOT, Block, blocks, commands, name_of, words
 from workers.pyproject import PYPROJECT
 from workers.readers_files import READERS_FILES
@@ -38,10 +37,10 @@ ONLY_CHECKED = {
     "torchrun --nproc-per-node 2 examples/plain_torch.py checkpoint.pt 4": "tests/examples runs it",
     "torchrun --nproc-per-node 2 -m rankwise train cells.yaml": "tests/cli/test_train.py trains with two processes",
     "torchrun --nnodes 4 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint first-machine:29500 "
-    "-m rankwise train cells.yaml place.accelerator=cuda": "four machines",
+    "-m rankwise train cells.yaml device.accelerator=cuda": "four machines",
     "srun torchrun --nnodes $SLURM_NNODES --nproc-per-node 8 --rdzv-id $SLURM_JOB_ID --rdzv-backend c10d "
     "--rdzv-endpoint $(scontrol show hostnames $SLURM_JOB_NODELIST | head -1):29500 "
-    "-m rankwise train cells.yaml place.accelerator=cuda --resume": "four machines",
+    "-m rankwise train cells.yaml device.accelerator=cuda --resume": "four machines",
 }
 
 
@@ -97,7 +96,7 @@ def test_what_is_only_checked_could_run(command, tmp_path, monkeypatch):
         assert (ROOT / next(word for word in words(command) if word.startswith("examples/"))).is_file()
     else:
         _, _, arguments = command.partition("rankwise ")
-        parse_command([word for word in words(arguments) if word != "place.accelerator=cuda"])  # not on this machine
+        parse_command([word for word in words(arguments) if word != "device.accelerator=cuda"])  # not on this machine
 
 
 def run_command(command: str) -> None:
@@ -129,19 +128,19 @@ def parse_command(arguments: list[str]) -> None:
     name, *rest = arguments
     context = group.commands[name].make_context(name, rest)  # type: ignore[attr-defined]
     if name == "train":
-        load_recipe(context.params["recipe"], context.params["changes"] or [])
+        load_problem(context.params["recipe"], context.params["changes"] or [])
 
 
 def check_recipe(block: Block) -> None:
     """A recipe must be one that could run; a part of a recipe must fit one of the tasks."""
     content = yaml.safe_load(block.text)
     if "task" in content:
-        make_recipe(content)
+        make_problem(content)
         return
     problems = []
     for task in KINDS:
         try:
-            make_recipe({"task": task, "data": {"train": "x"}, **content})
+            make_problem({"task": task, "data": {"train": "x"}, **content})
         except BadRecipe as problem:
             problems.append(f"{task}: {problem}")
     assert len(problems) < len(KINDS), problems

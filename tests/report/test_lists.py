@@ -15,10 +15,10 @@ from rankwise.problems.inspection import (
     SeenLists,
     inspect_items,
     some_classes,
-    some_lists,
     spread_over,
 )
 from rankwise.problems.neighbours import neighbours
+from rankwise.problems.queries import probe_lists
 from rankwise.report import Report, render_report
 from rankwise.report.examples import example_sections
 from rankwise.report.lists import figures_of, lists_by_value, top_of, worst_of
@@ -143,7 +143,7 @@ def test_of_equally_bad_lists_those_with_the_lowest_first_hit_come_first():
 
 def test_some_whole_lists_are_whole():
     ids = torch.arange(50_000) // 100
-    rows = some_lists(ids)
+    rows = probe_lists(Part(torch.zeros(len(ids), 1), torch.zeros(len(ids)), ids)).sample_ids
     chosen, counts = ids[rows].unique(return_counts=True)
     assert 10 < len(chosen) < 100
     assert set(counts.tolist()) == {100}

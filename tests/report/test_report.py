@@ -13,6 +13,7 @@ import torch
 from sklearn.metrics import average_precision_score, precision_recall_curve
 
 from rankwise.problems.demo import DemoPlan, plan_demo, run_demo
+from rankwise.problems.trials import summarise
 from rankwise.report import Figure, Listing, Report, Section, Table, render_report, write_report
 from rankwise.report.content import Axis, Frame, Gallery, Panel, Picture, Series, Strip
 from rankwise.report.demo import demo_report, demo_sentences
@@ -20,7 +21,6 @@ from rankwise.report.drawing import draw, numbers_table
 from rankwise.report.figures import mean_precision_curve, precision_at_positives
 from rankwise.report.pictures import data_uri, png
 from rankwise.report.plots import axis, log_axis
-from rankwise.training import summarise
 
 HOSTILE = "</script><script>alert('x')</script><img src=x onerror=alert(1)>"
 

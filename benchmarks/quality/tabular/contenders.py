@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import average_precision_score
 
-from benchmarks.quality.tabular.ensemble import EnsembleTask, Member, draw_batches
-from rankwise.data import Split
-from rankwise.training import adamw, cosine, fit
+from benchmarks.quality.tabular.ensemble import Ensemble, Member, draw_batches, train_ensemble
+from rankwise.data import Part, Split
+from rankwise.training import Budget, EvaluationOptions, OptimiserOptions
 
 __all__ = ["BASELINE", "CURVE", "NEURAL", "OURS", "Found", "Neural", "boosting", "run"]
 
@@ -44,8 +44,8 @@ class Neural:
     counted: bool = False
     positives: int | None = POSITIVES
 
-    def task(self, splits: Sequence[tuple[int, Split]], steps: int, setting: Mapping[str, Any]) -> EnsembleTask:
-        """One network for each seed and data."""
+    def ensemble(self, splits: Sequence[tuple[int, Split[Part]]], steps: int, setting: Mapping[str, Any]) -> Ensemble:
+        """Return one network for each seed and data."""
         options, first = dict(setting), splits[0][1].train.labels
         if self.counted:
             # The same in all folds, give or take one.
@@ -58,7 +58,7 @@ class Neural:
             )
             for seed, split in splits
         ]
-        return EnsembleTask(members, self.loss, options)
+        return Ensemble(members, self.loss, options, budget=Budget(steps=steps))
 
 
 NEURAL = (
@@ -86,24 +86,21 @@ class Found:
 
 def run(
     neural: Neural,
-    splits: Sequence[tuple[int, Split]],
+    splits: Sequence[tuple[int, Split[Part]]],
     on_step: Callable[[], None],
     curve: Sequence[int] = CURVE,
 ) -> list[Found]:
     """Train a network for each seed and data with every candidate; each keeps the best on its validation part."""
     candidates: list[list[Found]] = [[] for _ in splits]
     for rate, setting in product(neural.rates, neural.settings):
-        task = neural.task(splits, curve[-1], setting)
-        done = fit(
-            task,
-            steps=curve[-1],
-            optimiser=adamw(rate),
-            schedule=cosine,
-            eval_every=curve[0],
-            on_step=lambda step: on_step(),
+        ensemble = replace(
+            neural.ensemble(splits, curve[-1], setting),
+            optimiser=OptimiserOptions(learning_rate=rate),
+            evaluation=EvaluationOptions(every=curve[0], weights="last"),
         )
+        done = train_ensemble(ensemble, on_step=lambda step: on_step())
         seen = dict(zip(done.history.steps, done.history.metrics, strict=True))
-        test = task.evaluate(done.model, "test")
+        test = ensemble.evaluate(done.model, "test").means
         for place, found in enumerate(candidates):
             line = tuple(seen[step][str(place)] for step in curve)
             words = ", ".join(f"{name} {value}" for name, value in setting.items())
@@ -112,7 +109,7 @@ def run(
     return [max(found, key=lambda each: each.validation) for found in candidates]
 
 
-def boosting(split: Split, rates: Sequence[float]) -> Found:
+def boosting(split: Split[Part], rates: Sequence[float]) -> Found:
     """scikit-learn's gradient boosting, its learning rate chosen on validation as well."""
 
     def precision(model: HistGradientBoostingClassifier, part: str) -> float:

@@ -6,8 +6,8 @@ row of scores per network and the sum over rows trains every network as if it we
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,13 +15,27 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from rankwise.data import Batch, Split
+from rankwise.data import Batch, Part, Split
 from rankwise.losses import create_loss
-from rankwise.metrics import evaluate
+from rankwise.metrics import Evaluation, evaluate
 from rankwise.models import MLPScorer
 from rankwise.samplers import BinaryBatchSampler
+from rankwise.training import (
+    AverageOptions,
+    Budget,
+    CheckpointOptions,
+    DeviceOptions,
+    EvaluationOptions,
+    Fitted,
+    GradientOptions,
+    OptimiserOptions,
+    Outputs,
+    ScheduleOptions,
+    Step,
+    fit,
+)
 
-__all__ = ["EnsembleTask", "Member", "draw_batches"]
+__all__ = ["Ensemble", "Member", "draw_batches", "train_ensemble"]
 
 
 @dataclass(frozen=True)
@@ -29,53 +43,77 @@ class Member:
     """One network: the seed of its weights and batches, its data, and which rows its batches hold, (steps, B)."""
 
     seed: int
-    split: Split
+    split: Split[Part]
     batches: Tensor
 
 
 @dataclass(frozen=True)
-class EnsembleTask:
-    """A `Task` of several networks 64-64 and one loss; "ap" is the mean, "0", "1", ... are those of the members.
+class Ensemble:
+    """A `Trainable` of several networks 64-64 and one loss; "ap" is the mean, "0", "1", ... are those of the members.
+
+    Its parts are the names of the parts of its members' splits.
 
     Attributes:
         members: what each network learns from.
         loss: a registered name; loss_options: its options.
+        budget, optimiser, schedule, evaluation: of the training.
     """
 
     members: Sequence[Member]
     loss: str
     loss_options: Mapping[str, Any] = field(default_factory=dict)
     metric: str = "ap"
+    budget: Budget = field(default_factory=lambda: Budget(steps=500))
+    optimiser: OptimiserOptions = field(default_factory=OptimiserOptions)
+    schedule: ScheduleOptions = field(default_factory=ScheduleOptions)
+    evaluation: EvaluationOptions = field(default_factory=lambda: EvaluationOptions(every=None, weights="last"))
+    checkpoints: CheckpointOptions = field(default_factory=CheckpointOptions)
+    gradient: GradientOptions = field(default_factory=GradientOptions)
+    average: AverageOptions | None = None
+    device: DeviceOptions = field(default_factory=lambda: DeviceOptions(accelerator="cpu"))
 
-    def build_model(self) -> nn.Module:
+    def build_model(self, schema: None) -> nn.Module:
         inputs = self.members[0].split.train.features.shape[1]
         return _Stacked([_network(inputs, member.seed) for member in self.members])
 
-    def build_loss(self) -> nn.Module:
+    def fit_model(self, model: nn.Module, train: str) -> None:
+        """Learn nothing besides the weights."""
+
+    def build_loss(self, schema: None, train: str, *, steps: int) -> nn.Module:
         loss: nn.Module = create_loss(self.loss, reduction="sum", **self.loss_options)
         return loss
 
-    def train_loader(self, seed: int) -> DataLoader[Batch]:
+    def train_loader(self, train: str, seed: int) -> DataLoader[Batch]:
         return DataLoader(_Stack(self.members), batch_size=None)
 
-    def training_step(self, model: nn.Module, loss: nn.Module, batch: Batch) -> Tensor:
+    def training_step(
+        self, model: nn.Module, loss: nn.Module, batch: Batch, *, previous: Outputs | None = None
+    ) -> Tensor:
         value: Tensor = loss(
             model(batch.features), batch.labels, sample_ids=batch.sample_ids, query_ids=torch.arange(len(self.members))
         )
         return value
 
-    def evaluate(self, model: nn.Module, part: str) -> dict[str, float]:
+    def probe_batch(self, train: str) -> Batch:
+        """Return the first batch."""
+        return _Stack(self.members)[0]
+
+    def evaluate(self, model: nn.Module, part: str, *, bootstrap: int = 0) -> Evaluation:
         parts = [member.split.part(part) for member in self.members]
         # Folds differ by a row or two.
         longest = max(map(len, parts))
         rows = torch.stack([nn.functional.pad(p.features, (0, 0, 0, longest - len(p))) for p in parts])
         with torch.no_grad():
             scores = model(rows)
-        found = [
-            evaluate(row[: len(p)], p.labels, ["ap"], bootstrap=0).means["ap"]
-            for row, p in zip(scores, parts, strict=True)
-        ]
-        return {"ap": sum(found) / len(found)} | {str(place): value for place, value in enumerate(found)}
+        results = [evaluate(row[: len(p)], p.labels, ["ap"], bootstrap=0) for row, p in zip(scores, parts, strict=True)]
+        values = [result.means["ap"] for result in results]
+        means = {"ap": sum(values) / len(values)} | {str(index): value for index, value in enumerate(values)}
+        return replace(results[0], means=means)
+
+
+def train_ensemble(ensemble: Ensemble, on_step: Callable[[Step], None] | None = None) -> Fitted:
+    """Train all members."""
+    return fit(ensemble, None, Split("train", "validation", "test"), on_step=on_step)
 
 
 def draw_batches(labels: Tensor, *, size: int, positives: int | None, steps: int, seed: int) -> Tensor:

@@ -11,7 +11,7 @@ from statistics import fmean
 
 from benchmarks.quality.tabular.contenders import BASELINE, CURVE, NEURAL, OURS, Found
 from benchmarks.quality.tabular.tables import FOLDS
-from rankwise.training import summarise
+from rankwise.problems.trials import summarise
 
 __all__ = ["BOOSTING", "Row", "Rows", "tables"]
 
