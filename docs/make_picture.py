@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from jinja2 import Environment, FileSystemLoader
 
+from rankwise.problems.trials import Outcome
 from rankwise.report.figures import mean_precision_curve
-from rankwise.training import Outcome
 from rankwise.training.demo import plan_demo, run_demo
 
 HERE = Path(__file__).parent

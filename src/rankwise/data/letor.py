@@ -229,7 +229,7 @@ def _parse(
 def _parse_sparse_lines(
     path: Path, block: LineBlock, limit: int, with_queries: bool | None
 ) -> tuple[Any, _Numbers, _Ids]:
-    require("reading sparse LETOR lines", ("sklearn",))
+    require("reading sparse LETOR lines", ("sklearn",), extra="data")
     from sklearn.datasets import load_svmlight_file
 
     try:

@@ -152,7 +152,7 @@ def _sizes(path: Path, head: bytes) -> tuple[int, int, int]:
 
 
 def _parse_block(path: Path, block: LineBlock, sizes: tuple[int, int, int]) -> tuple[Any, list[tuple[float, ...]]]:
-    require("reading this format", ("sklearn",))
+    require("reading this format", ("sklearn",), extra="data")
     from sklearn.datasets import load_svmlight_file
 
     try:
