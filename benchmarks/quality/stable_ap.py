@@ -15,17 +15,16 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from rankwise.data import load_digit_retrieval
-from rankwise.data.parts import Split, cut_by_class
-from rankwise.tasks import RetrievalTask, TabularTask, Task
-from rankwise.training.trials import Contender, Outcome, compete, summarise
+from rankwise.data import Part, Split, cut_by_class, load_digit_retrieval
+from rankwise.problems import Retrieval, Tabular
+from rankwise.problems.trials import Contender, Outcome, compete, summarise
 
 STEPS = {"digits": 100, "mammography": 200}
 RATES = (0.01, 0.03, 0.1)
@@ -102,7 +101,18 @@ def _report(task: str, seeds: Sequence[int]) -> Iterator[str]:
 
 
 def _run(task: str, loss: str, options: Mapping[str, Any], seeds: Sequence[int]) -> Outcome:
-    return compete(Contender(loss, TASKS[task](loss, options), STEPS[task]), seeds=seeds, rates=RATES)
+    given = {"loss": {"name": loss, **options}, "metrics": (METRIC[task],)}
+    if task == "digits":
+        model = {"hidden": (64,), "scaling": "none", "dimensions": 32}
+        batches = {"classes": 10, "samples_per_class": 6}
+        digits = Retrieval.model_validate({**given, "model": model, "batches": batches})
+        contender = Contender(loss, digits, load_digit_retrieval, STEPS[task])
+    else:
+        table = Tabular.model_validate(
+            {**given, "model": {"scaling": "none"}, "batches": {"size": 256, "positives": 16}}
+        )
+        contender = Contender(loss, table, _load_mammography, STEPS[task])
+    return compete(contender, seeds=seeds, rates=RATES)
 
 
 def _validation(task: str, options: Mapping[str, Any], seeds: Sequence[int]) -> str:
@@ -111,20 +121,7 @@ def _validation(task: str, options: Mapping[str, Any], seeds: Sequence[int]) -> 
     return f"{found.mean:.3f} +- {found.std:.3f}"
 
 
-def _digits(loss: str, options: Mapping[str, Any]) -> Callable[[int], Task]:
-    return lambda seed: RetrievalTask(load_digit_retrieval(seed), loss=loss, loss_options=options)
-
-
-def _mammography(loss: str, options: Mapping[str, Any]) -> Callable[[int], Task]:
-    return lambda seed: TabularTask(
-        _load_mammography(seed), loss=loss, loss_options=options, hidden=(64, 64), batch_size=256, positives=16
-    )
-
-
-TASKS = {"digits": _digits, "mammography": _mammography}
-
-
-def _load_mammography(seed: int) -> Split:
+def _load_mammography(seed: int) -> Split[Part]:
     named = os.environ.get("RANKWISE_DATA")
     root = Path(named) if named else Path(__file__).resolve().parents[3] / "shared" / "data"
     path = root / "mammography" / "mammography.csv"
@@ -139,8 +136,8 @@ def _load_mammography(seed: int) -> Split:
     many, few = int((labels == 0).sum()), int(labels.sum())
     split = cut_by_class(features, labels, train=[many // 2, few // 2], validation=[many // 4, few // 4], seed=seed)
     mean, std = split.train.features.mean(0), split.train.features.std(0)
-    for part in (split.train, split.validation, split.test):
-        part.features.sub_(mean).div_(std)
+    for name in ("train", "validation", "test"):
+        split.part(name).features.sub_(mean).div_(std)
     return split
 
 

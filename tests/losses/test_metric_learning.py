@@ -1,4 +1,4 @@
-"""Losses of pytorch-metric-learning at home here: the same values, a memory that is saved, trained in the same problem."""
+"""Losses of pytorch-metric-learning at home here: the same values, a memory that is saved, trained like others."""
 
 from __future__ import annotations
 
