@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,10 @@ import torch
 
 from benchmarks.find import find_data
 from benchmarks.quality.images.plan import Options, Outcome, Row, Trial
-from rankwise.data import ArrayImages, ImagePart, ImageSplit, imbalanced
-from rankwise.data.image_files import ImageOptions, read_images
+from rankwise.data import ArrayImages, ImagePart, ImageSchema, Split, imbalanced, read_images
 from rankwise.losses import ListLoss, SwitchLoss, create_loss
-from rankwise.tasks import LongTailTask
-from rankwise.training import adamw, fit, warmed_up
+from rankwise.problems import LongTail
+from rankwise.training import fit
 
 __all__ = ["METRICS", "runner"]
 
@@ -33,52 +31,43 @@ def runner(size: int) -> Callable[[Row, Options, Trial], Outcome]:
 
     def run(row: Row, options: Options, trial: Trial) -> Outcome:
         loss_options = {name: value for name, value in options.items() if name not in TRAINING}
-        task = _Task(
-            _parts(size),
-            row.loss,
-            _with_steps(loss_options, trial.steps),
-            batch_size=BATCH,
-            samples_per_class=PER_CLASS if options.get("balanced", True) else None,
-            augmentation="shift-flip",
-            metrics=("ap",),
-            first=options.get("first"),
-            after=trial.steps // 2,
+        split = _parts(size)
+        curve_wanted = trial.seed == 0 and trial.part == "test"
+        problem = _Problem.model_validate(
+            {
+                "loss": {"name": row.loss, **_with_steps(loss_options, trial.steps)},
+                "batches": {"size": BATCH, "samples_per_class": PER_CLASS if options.get("balanced", True) else None},
+                "augmentation": "shift-flip",
+                "metrics": ("ap",),
+                "first": options.get("first"),
+                "budget": {"steps": trial.steps},
+                "optimiser": {"learning_rate": options.get("rate", 0.003), "weight_decay": 0.05},
+                "schedule": {"name": "cosine", "warmup": 30},
+                "evaluation": {"every": max(1, trial.steps // 6) if curve_wanted else None, "weights": "last"},
+            }
         )
-        made = fit(
-            task,
-            steps=trial.steps,
-            optimiser=adamw(options.get("rate", 0.003), weight_decay=0.05),
-            schedule=warmed_up(30),
-            eval_every=max(1, trial.steps // 6) if trial.seed == 0 and trial.part == "test" else None,
-            seed=trial.seed,
-        )
-        figures = {"validation": task.evaluate(made.model, "validation")["ap"]}
+        made = fit(problem, ImageSchema.of(split.train), split, seed=trial.seed)
+        figures = {"validation": problem.evaluate(made.model, split.part("validation")).means["ap"]}
         if trial.part == "validation":
             return Outcome(figures)
-        test = task.judge(made.model, "test")
+        test = problem.inspect(made.model, split.part("test")).evaluation
         curve = tuple(zip(made.history.steps, made.history.curve("ap"), strict=True))
         return Outcome({**figures, **test.means}, test.per_query["ap"].float(), curve)
 
     return run
 
 
-@dataclass(frozen=True)
-class _Task(LongTailTask):
-    """With another loss for the first steps, if one is named.
-
-    Attributes:
-        first: registered name of that loss; after: steps with it.
-    """
+class _Problem(LongTail):
+    """With the loss `first` for the first half of the steps, if one is named."""
 
     first: str | None = None
-    after: int = 0
 
-    def build_loss(self) -> torch.nn.Module:
-        second = super().build_loss()
+    def build_loss(self, schema: ImageSchema, train: ImagePart, *, steps: int) -> torch.nn.Module:
+        second = super().build_loss(schema, train, steps=steps)
         if self.first is None:
             return second
         assert isinstance(second, ListLoss)
-        return SwitchLoss(create_loss(self.first, lists="columns"), second, after=self.after)
+        return SwitchLoss(create_loss(self.first, lists="columns"), second, after=steps // 2)
 
 
 def _with_steps(options: Mapping[str, Any], steps: int) -> dict[str, Any]:
@@ -88,7 +77,7 @@ def _with_steps(options: Mapping[str, Any], steps: int) -> dict[str, Any]:
 
 
 @cache
-def _parts(size: int) -> ImageSplit:
+def _parts(size: int) -> Split[ImagePart]:
     """The long tail to learn from; validation images from those it leaves out, as many of each class; the test part."""
     arrays = _arrays()
 
@@ -97,7 +86,7 @@ def _parts(size: int) -> ImageSplit:
         labels = arrays[f"{name} labels"]
         return ImagePart(images, torch.arange(len(labels)), labels, tuple("0123456789"))
 
-    return ImageSplit(part("train"), part("validation"), part("test"))
+    return Split(part("train"), part("validation"), part("test"))
 
 
 def _arrays() -> dict[str, torch.Tensor]:
@@ -105,16 +94,16 @@ def _arrays() -> dict[str, torch.Tensor]:
     path = KEPT / "images.pt"
     if not path.exists():
         packed = find_data("cifar10-jpg") / "cifar10-images.tar.xz"
-        read = {name: ImagePart.of(read_images(packed / name, ImageOptions())) for name in ("train", "test")}
+        read = {name: ImagePart.of(read_images(packed / name)) for name in ("train", "test")}
         kept = imbalanced(read["train"], RATIO, seed=SEED)
         others = read["train"].take(_not_in(len(read["train"]), kept.rows))
         generator = torch.Generator().manual_seed(SEED)
         chosen = []
         for label in range(10):
-            places = (others.labels == label).nonzero().squeeze(1)
-            if len(places) < HELD_OUT:  # the first class keeps all it has: its share comes out of that
+            indices = (others.labels == label).nonzero().squeeze(1)
+            if len(indices) < HELD_OUT:  # the first class keeps all it has: its share comes out of that
                 continue
-            chosen.append(places[torch.randperm(len(places), generator=generator)[:HELD_OUT]])
+            chosen.append(indices[torch.randperm(len(indices), generator=generator)[:HELD_OUT]])
         first = (kept.labels == 0).nonzero().squeeze(1)
         held = first[torch.randperm(len(first), generator=generator)[:HELD_OUT]]
         validation = [others.take(torch.cat(chosen)), kept.take(held)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 from benchmarks.find import find_data
 from benchmarks.quality.images.plan import Options, Outcome, Row, Trial
+from rankwise.data import ImagePart, ImageSchema, Split
 from rankwise.losses import LOSSES, EmbeddingLoss, SemiVariance, class_prior
-from rankwise.recipes import load_recipe
-from rankwise.tasks import ImageRetrievalTask
-from rankwise.tasks.retrieval import CLASSIFIER
-from rankwise.training import adamw, fit, warmed_up
+from rankwise.problems import ImageRetrieval, load_problem
+from rankwise.problems.neighbours import CLASSIFIER
+from rankwise.training import fit
 
 __all__ = ["ADD_ONS", "METRICS", "AddOns", "run_omniglot"]
 
@@ -45,38 +45,33 @@ ADD_ONS = {
 
 
 def run_omniglot(row: Row, options: Options, trial: Trial) -> Outcome:
-    add_ons = ADD_ONS[trial.variant]
-    task = _task(row.loss, _with_steps(options, trial.steps), add_ons, trial.steps)
-    if trial.variant == "feature mixup":
-        task = replace(task, model=replace(task.model, mixup=True))
-    first = trial.seed == 0 and trial.part == "test"
-    run = fit(
-        task,
-        steps=trial.steps,
-        optimiser=adamw(0.006, weight_decay=add_ons.decay),
-        schedule=warmed_up(30),
-        eval_every=max(1, trial.steps // 5) if first else None,  # one curve is enough
-        seed=trial.seed,
+    schema, split = _data()
+    curve_wanted = trial.seed == 0 and trial.part == "test"  # one curve is enough
+    problem = _problem(row.loss, _with_steps(options, trial.steps), ADD_ONS[trial.variant]).changed(
+        model={"mixup": trial.variant == "feature mixup"},
+        budget={"steps": trial.steps},
+        evaluation={"every": max(1, trial.steps // 5) if curve_wanted else None, "weights": "last"},
     )
-    figures = {"validation": task.evaluate(run.model, "validation")["map"]}
+    run = fit(problem, schema, split, seed=trial.seed)
+    figures = {"validation": problem.evaluate(run.model, split.part("validation")).means["map"]}
     if trial.part == "validation":
         return Outcome(figures)
-    test = task.judge(run.model, "test")
+    test = problem.evaluate(run.model, split.part("test"))
     curve = tuple(zip(run.history.steps, run.history.curve("map"), strict=True))
-    return Outcome({**figures, **test.means}, _by_class(test.per_query["map"], task.data.test.labels), curve)
+    return Outcome({**figures, **test.means}, _by_class(test.per_query["map"], split.part("test").labels), curve)
 
 
 @cache
-def _base() -> ImageRetrievalTask:
+def _data() -> tuple[ImageSchema, Split[ImagePart]]:
     folder = find_data("omniglot")
     paths = [f"data.train={folder / 'images_background.npz'}", f"data.test={folder / 'images_evaluation.npz'}"]
-    task = load_recipe("omniglot", paths).build_task(0)
-    assert isinstance(task, ImageRetrievalTask)
-    return replace(task, metrics=METRICS)
+    problem = load_problem("omniglot", paths)
+    schema, split = problem.read({})
+    return schema, problem.cut(split, 0)
 
 
-def _task(loss: str, options: dict[str, Any], add_ons: AddOns, steps: int) -> ImageRetrievalTask:
-    kind: type[ImageRetrievalTask] = ImageRetrievalTask
+def _problem(loss: str, options: dict[str, Any], add_ons: AddOns) -> ImageRetrieval:
+    kind: type[ImageRetrieval] = ImageRetrieval
     memory, classes, samples = add_ons.memory, CLASSES, SAMPLES
     if loss == CLASSIFIER:
         memory = 0  # it compares images with classes, not with images
@@ -87,26 +82,24 @@ def _task(loss: str, options: dict[str, Any], add_ons: AddOns, steps: int) -> Im
             options = {**options, "add": [SEMI_VARIANCE]}
         else:
             kind = _WithSemiVariance
-    base = _base()
-    return kind(
-        base.data,
-        loss,
-        options,
-        base.model,
-        classes=classes,
-        samples_per_class=samples,
-        memory=memory,
-        memory_after=round(0.7 * steps),
-        metrics=METRICS,
+    return kind.model_validate(
+        {
+            "loss": {"name": loss, **options},
+            "batches": {"classes": classes, "samples_per_class": samples},
+            "memory": {"size": memory, "after": 0.7} if memory else None,
+            "metrics": METRICS,
+            "optimiser": {"learning_rate": 0.006, "weight_decay": add_ons.decay},
+            "schedule": {"name": "cosine", "warmup": 30},
+        }
     )
 
 
-class _WithSemiVariance(ImageRetrievalTask):
+class _WithSemiVariance(ImageRetrieval):
     """For losses that take vectors by themselves."""
 
-    def build_loss(self) -> nn.Module:
+    def build_loss(self, schema: ImageSchema, train: ImagePart, *, steps: int) -> nn.Module:
         weights = {name: value for name, value in SEMI_VARIANCE.items() if name != "name"}
-        return _Sum(super().build_loss(), EmbeddingLoss(SemiVariance(**weights)))
+        return _Sum(super().build_loss(schema, train, steps=steps), EmbeddingLoss(SemiVariance(**weights)))
 
 
 class _Sum(nn.Module):
@@ -122,11 +115,12 @@ def _with_steps(options: Options, steps: int) -> dict[str, Any]:
     """A schedule of the prior takes as long as the training; "data" is the share of each class in the training part."""
     prior = options.get("prior")
     if prior == "data":
-        return {**options, "prior": class_prior(_base().data.train.labels)}
+        return {**options, "prior": class_prior(_data()[1].train.labels)}
     return {**options, "prior": {**prior, "steps": steps}} if isinstance(prior, Mapping) else dict(options)
 
 
 def _by_class(values: Tensor, labels: Tensor) -> Tensor:
     """Means over the queries of a class: those are alike, so they are no independent evidence."""
-    totals = torch.zeros(int(labels.max()) + 1, dtype=torch.float64).index_add_(0, labels, values.double())
-    return (totals / torch.bincount(labels)).float()
+    classes, row, counts = labels.unique(return_inverse=True, return_counts=True)
+    totals = torch.zeros(len(classes), dtype=torch.float64).index_add_(0, row, values.double())
+    return (totals / counts).float()

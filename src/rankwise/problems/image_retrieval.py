@@ -29,6 +29,7 @@ from rankwise.problems.neighbours import (
     EmbeddingLossChoice,
     build_embedding_loss,
     check_neighbours,
+    check_samples,
     class_batches,
     embedding_step,
     neighbours,
@@ -101,7 +102,8 @@ class ImageRetrieval(Problem[ImageSchema, ImagePart]):
     metrics: Names = ("map", "recall@1", "recall@10")
 
     @model_validator(mode="after")
-    def _mixup_needs_whole_batches(self) -> ImageRetrieval:
+    def _possible(self) -> ImageRetrieval:
+        check_samples(self.loss, self.batches)
         if self.model.mixup and self.gradient.rows_at_once is not None:
             raise ValueError("expected no gradient.rows_at_once with model.mixup, which mixes the images of a batch")
         return self

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, Protocol
+from typing import Any, Protocol
 
 import torch
-from pydantic import Field, field_validator
+from pydantic import field_validator
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
@@ -26,6 +26,7 @@ __all__ = [
     "EmbeddingLossChoice",
     "build_embedding_loss",
     "check_neighbours",
+    "check_samples",
     "class_batches",
     "embedding_step",
     "neighbours",
@@ -80,7 +81,7 @@ class ClassBatches(Options):
     """So many `classes` in a batch (16, of images 28, or all if there are fewer), and so many items of each."""
 
     classes: Count | None = None
-    samples_per_class: Annotated[int, Field(ge=2)] = 4
+    samples_per_class: Count = 4
 
     def chosen(self, labels: Tensor, default: int) -> int:
         """Return the number of classes in a batch."""
@@ -117,6 +118,12 @@ def build_embedding_loss(choice: EmbeddingLossChoice, dimensions: int, labels: T
         return ClassifierHead(dimensions, int(labels.max()) + 1, **choice.options)
     loss = choice.create()
     return EmbeddingLoss(loss) if LOSSES.get(choice.name).inputs == "scores" else loss
+
+
+def check_samples(loss: EmbeddingLossChoice, batches: ClassBatches) -> None:
+    """Refuse one item of each class in a batch, unless a classifier learns from it: none would find another."""
+    if batches.samples_per_class < 2 and not loss.classifies:
+        raise ValueError(f"batches.samples_per_class: expected at least 2, got {batches.samples_per_class}")
 
 
 def class_batches(labels: Tensor, batches: ClassBatches, *, default: int, seed: int) -> ClassBatchSampler:

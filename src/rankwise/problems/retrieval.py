@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
+from pydantic import model_validator
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
@@ -18,6 +19,7 @@ from rankwise.problems.neighbours import (
     EmbeddingLossChoice,
     build_embedding_loss,
     check_neighbours,
+    check_samples,
     class_batches,
     embedding_step,
     neighbours,
@@ -61,6 +63,11 @@ class Retrieval(Problem[TableSchema, Part]):
     loss: EmbeddingLossChoice = EmbeddingLossChoice.of("soprc", recall_floor=1 / 3)
     batches: ClassBatches = ClassBatches()
     metrics: Names = ("map", "recall@1")
+
+    @model_validator(mode="after")
+    def _enough_samples(self) -> Retrieval:
+        check_samples(self.loss, self.batches)
+        return self
 
     def read(self, sources: Sources) -> tuple[TableSchema, Split[Part]]:
         return read_tables(self.data, sources, target="classes")
