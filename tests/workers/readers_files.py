@@ -58,7 +58,7 @@ def write_photos(folder: Path) -> None:
 
 
 def write_choices(folder: Path) -> None:
-    """What 200 users chose of 30 items: as lines of lists, and as a table of pairs with times."""
+    """What 200 users chose of 30 items: lines of lists, a table of pairs with times, and tables to use a run with."""
     generator = torch.Generator().manual_seed(0)
     likes = torch.arange(200)[:, None] % 3 == torch.arange(30) % 3
     taste = torch.rand(200, 30, generator=generator) < 0.1 + 0.5 * likes
@@ -69,6 +69,10 @@ def write_choices(folder: Path) -> None:
         (folder / f"{name}.txt").write_text("\n".join(lines) + "\n")
     rows = [f"u{user},i{item},{place}" for place, (user, item) in enumerate(pairs.tolist())]
     (folder / "clicks.csv").write_text("\n".join(["who,what,when", *rows]) + "\n")
+    later = (likes & ~taste).nonzero().tolist()
+    for name, chosen in (("histories", pairs.tolist()[:50]), ("later", later)):
+        (folder / f"{name}.csv").write_text("\n".join(["what,who", *(f"i{i},u{u}" for u, i in chosen)]) + "\n")
+    (folder / "users.csv").write_text("who\nu3\nu1\n")
 
 
 def write_documents(folder: Path) -> None:
