@@ -111,9 +111,23 @@ class ListLoss(MarkedModule):
 
     def on_lists(self, packed: PackedLists, group_ids: Tensor | None) -> Tensor:
         """The loss of lists that are already checked, gathered and packed."""
+        if self.empty == "error" and self.training:
+            self._check_defined(packed, group_ids)
         values, valid = self.per_list(packed, group_ids)
         self._valid = valid.detach()
         return reduce_lists(values, valid, empty=self.empty, reduction=self.reduction)
+
+    @torch.no_grad()
+    def _check_defined(self, packed: PackedLists, group_ids: Tensor | None) -> None:
+        """Refuse lists on which the loss is not defined, looking in eval mode, which writes no state."""
+        modes = [(module, module.training) for module in self.modules()]
+        self.eval()
+        try:
+            values, valid = self.per_list(packed, group_ids)
+        finally:
+            for module, training in modes:
+                module.training = training
+        reduce_lists(values, valid, empty="error")
 
     def per_list(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
         """Value of each list (size,), finite everywhere, and on which lists it is defined (size,)."""
