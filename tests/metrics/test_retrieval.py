@@ -144,3 +144,30 @@ def test_interval_over_queries_holds_the_mean():
     for name, (low, high) in result.intervals.items():
         assert low < result.means[name] < high
     assert set(result.intervals) == {"map", "recall@1"}
+
+
+@pytest.mark.parametrize("distance", ["cosine", "dot", "euclidean"])
+@pytest.mark.parametrize(
+    "dtype, exponent",
+    [(torch.float32, e) for e in (-100, -40, 40, 63, 100, 120)] + [(torch.float64, e) for e in (-600, -40, 40, 900)],
+)
+def test_the_unit_of_the_embeddings_changes_nothing(distance, dtype, exponent):
+    """Products of large or small numbers leave the range of their dtype; powers of 2 change no digit."""
+    points = torch.randn(60, 5, generator=torch.Generator().manual_seed(0), dtype=dtype)
+    classes = torch.arange(60) % 7
+    plain, scaled = (
+        evaluate_retrieval(each, classes, ["map", "mrr"], distance=distance, bootstrap=0).per_query
+        for each in (points, points * 2.0**exponent)
+    )
+    for name, values in plain.items():
+        assert torch.equal(values, scaled[name]), name
+
+
+def test_cosines_do_not_depend_on_the_lengths_of_single_vectors():
+    points = torch.randn(40, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    lengths = torch.randint(-100, 100, (40, 1), generator=torch.Generator().manual_seed(1))
+    plain, scaled = (
+        evaluate_retrieval(each, torch.arange(40) % 5, ["map"], bootstrap=0).per_query["map"]
+        for each in (points, torch.ldexp(points, lengths))
+    )
+    assert torch.equal(plain, scaled)

@@ -44,19 +44,23 @@ class RecentRows(nn.Module):
     def __len__(self) -> int:
         return len(self.classes)
 
+    def check(self, vectors: Tensor) -> None:
+        """Refuse a batch of vectors (B, d) that cannot be taken in."""
+        if len(vectors) > self.count:
+            raise ValueError(f"memory: expected at least the {len(vectors)} vectors of a batch, got {self.count}")
+        if len(self) and self.vectors.shape[1] != vectors.shape[1]:
+            raise ValueError(
+                f"embeddings: expected {self.vectors.shape[1]} numbers each, as remembered, got {vectors.shape[1]}"
+            )
+
     @outside_inference_mode
     @torch.no_grad()
     def add(self, vectors: Tensor, classes: Tensor) -> None:
         """Take note of a batch of vectors (B, d) and their classes (B,); the oldest batches make room."""
-        if len(vectors) > self.count:
-            raise ValueError(f"memory: expected at least the {len(vectors)} vectors of a batch, got {self.count}")
+        self.check(vectors)
         number = int(self.batches[-1]) + 1 if len(self) else 0
         batches = torch.full_like(classes, number)
         if len(self):
-            if self.vectors.shape[1] != vectors.shape[1]:
-                raise ValueError(
-                    f"embeddings: expected {self.vectors.shape[1]} numbers each, as remembered, got {vectors.shape[1]}"
-                )
             vectors = torch.cat([self.vectors.to(vectors), vectors])
             classes = torch.cat([self.classes.to(classes), classes])
             batches = torch.cat([self.batches.to(batches), batches])

@@ -99,6 +99,8 @@ class ThresholdTracker(nn.Module):
             before = before.index_put((~known,), _start(best, top_share, level[~known]))
         slope, here = self._derivatives(scores, share, level, mean, before)
         spread = ((scores - mean[:, None]).abs() * share).sum(1)
+        # A share of items and a quadratic term, which outgrows it only for scores about 1 / tau_norm apart.
+        slope = slope.clamp(-1, 1)
         value = before - self.step_size * spread * slope * (level * (1 - level)).rsqrt()
         curvature = curvature.lerp(here, self.update_rate)
         if not all_known:

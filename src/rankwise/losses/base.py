@@ -10,6 +10,7 @@ from torch import Tensor
 from rankwise.checks import check_choice, check_ids, check_labels, check_same_shape, check_tensor
 from rankwise.distributed import gather_inputs, world_size
 from rankwise.lists import Lists, PackedLists, pack, reduce_lists
+from rankwise.losses.bounded import bound_scores
 from rankwise.losses.marked import MarkedModule
 from rankwise.modes import full_precision, outside_graphs, outside_inference_mode
 
@@ -24,7 +25,8 @@ class ListLoss(MarkedModule):
 
     Args:
         scores: (N,) one list, or many ragged ones with `query_ids` (N,); or (Q, L), one list per row (per column with
-            `lists="columns"`). Any floating dtype; computed in float32 at least.
+            `lists="columns"`). Any floating dtype; computed in float32 at least. Scores beyond 1e30 in size count as
+            1e30, and get their gradient as if they had not been cut.
         labels: the shape of `scores`.
         query_ids: any integers, (N,) for ragged lists or (Q,) for rows.
         sample_ids: the shape of `scores`; only losses that remember single items use them.
@@ -101,7 +103,7 @@ class ListLoss(MarkedModule):
                 previous_scores=previous_scores,
                 lists=self.lists,
             )
-            packed = replace(packed, blocks=tuple(map(_in_units_of_the_largest, packed.blocks)))
+            packed = replace(packed, blocks=tuple(map(_in_range, packed.blocks)))
             for block in packed.blocks:
                 check_labels(block.labels, self.label_kind, block.mask)
             groups = (
@@ -111,9 +113,23 @@ class ListLoss(MarkedModule):
 
     def on_lists(self, packed: PackedLists, group_ids: Tensor | None) -> Tensor:
         """The loss of lists that are already checked, gathered and packed."""
+        if self.empty == "error" and self.training:
+            self._check_defined(packed, group_ids)
         values, valid = self.per_list(packed, group_ids)
         self._valid = valid.detach()
         return reduce_lists(values, valid, empty=self.empty, reduction=self.reduction)
+
+    @torch.no_grad()
+    def _check_defined(self, packed: PackedLists, group_ids: Tensor | None) -> None:
+        """Refuse lists on which the loss is not defined, looking in eval mode, which writes no state."""
+        modes = [(module, module.training) for module in self.modules()]
+        self.eval()
+        try:
+            values, valid = self.per_list(packed, group_ids)
+        finally:
+            for module, training in modes:
+                module.training = training
+        reduce_lists(values, valid, empty="error")
 
     def per_list(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
         """Value of each list (size,), finite everywhere, and on which lists it is defined (size,)."""
@@ -139,12 +155,21 @@ def _check_inputs(**given: object) -> dict[str, Tensor | None]:
     return inputs
 
 
-def _in_units_of_the_largest(lists: Lists) -> Lists:
-    """The same lists with weights of at most 1, and so large that the product of two is a number of their dtype."""
-    if lists.weights is None or not lists.weights.shape[1]:
-        return lists
-    weights = lists.weights.to(torch.promote_types(lists.weights.dtype, lists.scores.dtype))
+def _in_range(lists: Lists) -> Lists:
+    """Return the lists with scores and weights of sizes that can be multiplied and added up."""
+    scores, previous = bound_scores(lists.scores), lists.previous_scores
+    if scores is not lists.scores or previous is not None:
+        before = None if previous is None else bound_scores(previous)
+        lists = replace(lists, scores=scores, previous_scores=before)
+    return lists if lists.weights is None else replace(lists, weights=_scale_weights(lists.weights, lists))
+
+
+def _scale_weights(weights: Tensor, lists: Lists) -> Tensor:
+    """Scale the weights of each list to a maximum of 1, and none so small that the product of two is 0."""
+    if not weights.shape[1]:
+        return weights
+    weights = weights.to(torch.promote_types(weights.dtype, lists.scores.dtype))
     largest = weights.detach().amax(1, keepdim=True)
     weights = (weights / largest.masked_fill(largest == 0, 1)).to(lists.scores.dtype)
     least = torch.finfo(weights.dtype).tiny ** 0.5
-    return replace(lists, weights=weights.clamp_min(least).masked_fill(~lists.mask, 0))
+    return weights.clamp_min(least).masked_fill(~lists.mask, 0)

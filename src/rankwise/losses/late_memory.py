@@ -48,6 +48,8 @@ class LateMemoryLoss(EmbeddingLoss):
         self.register_buffer("step", torch.zeros((), dtype=torch.int64))
 
     def among_themselves(self, queries: Tensor, labels: Tensor, previous: Tensor | None) -> Tensor:
+        if self.training:
+            self.recent.check(queries)
         cosines = self.cosines
         blocks = [similarity_lists(queries, labels, queries, labels, previous, previous, own=True, cosines=cosines)]
         if len(self.recent) and int(self.step) >= self.after:

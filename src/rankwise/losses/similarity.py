@@ -60,7 +60,11 @@ class _Units(torch.autograd.Function):
 
 def _divided(vectors: Tensor) -> tuple[Tensor, Tensor]:
     lengths = torch.linalg.vector_norm(vectors, dim=1, keepdim=True).clamp_min(_SHORTEST)
-    return vectors / lengths, lengths
+    if bool(lengths.isfinite().all()):
+        return vectors / lengths, lengths
+    # Squares left the range: first in units of the largest number of each vector.
+    units, _ = _divided(vectors / vectors.abs().amax(1, keepdim=True).clamp_min(1))
+    return units, (vectors * units).sum(1, keepdim=True).clamp(_SHORTEST, torch.finfo(vectors.dtype).max)
 
 
 class _SelfProduct(torch.autograd.Function):

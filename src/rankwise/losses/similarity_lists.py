@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from rankwise.lists import Lists, compact
+from rankwise.losses.bounded import bound_scores
 from rankwise.losses.similarity import self_similarities
 from rankwise.pairs.gaps import Gaps, few_gaps
 
@@ -37,6 +38,8 @@ def similarity_lists(
         first: the position of the first list among all of the batch.
     """
     scores = self_similarities(queries) if queries is references else queries @ references.T
+    if not cosines:
+        scores = _bound_products(scores)
     before: Tensor | None = None
     if previous is not None and previous_references is not None:
         before = previous @ previous_references.detach().T
@@ -107,6 +110,18 @@ class FewRelevant(Lists):
     @cached_property
     def mask(self) -> Tensor:
         return _others(self.scores, self._own)
+
+
+def _bound_products(scores: Tensor) -> Tensor:
+    """Cut products to the size of scores; those that left the range of their dtype are refused."""
+    bounded = bound_scores(scores)
+    if bounded is not scores and not bool(scores.isfinite().all()):
+        dtype = str(scores.dtype).removeprefix("torch.")
+        raise ValueError(
+            f"embeddings: expected vectors whose products are numbers of {dtype}, got larger ones; scale them down, or "
+            'take similarity="cosine"'
+        )
+    return bounded
 
 
 def _few_of_the_same_class(labels: Tensor, reference_labels: Tensor) -> tuple[Tensor, Tensor] | None:

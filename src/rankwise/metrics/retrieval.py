@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -26,6 +27,8 @@ _BLOCK = 8_000_000
 # Of many blocks each may be twice as large: after a product the threads of torch wait for more work for some
 # milliseconds, in the way of those that sort, and that happens once a block.
 _MANY_BLOCKS = 6
+# Products of numbers of up to 2 to this power, or its inverse, have all their digits, in float32 too.
+_SAFE_EXPONENT = 20
 
 
 def evaluate_retrieval(
@@ -166,16 +169,34 @@ def _located(
 
 def _key_function(queries: Tensor, gallery: Tensor, distance: str) -> Callable[[slice, Tensor], Tensor]:
     """What falls as similarity rises, (rows, M) for some of the queries, in one product, written where it is told."""
+    if distance == "cosine":
+        queries, gallery = (
+            normalize(_rescale(points, points.abs().amax(1, keepdim=True))) for points in (queries, gallery)
+        )
+    else:
+        largest = torch.maximum(queries.abs().max(), gallery.abs().max())
+        queries, gallery = _rescale(queries, largest), _rescale(gallery, largest)
     if distance == "euclidean":
         # |g|^2 - 2 q.g orders like |q - g|^2; around the middle of the gallery it loses the fewest digits.
         middle = gallery.mean(0)
         queries, gallery = queries - middle, gallery - middle
         length = gallery.square().sum(1)
         return lambda some, out: torch.addmm(length, queries[some], gallery.T, alpha=-2, out=out)
-    if distance == "cosine":
-        queries, gallery = normalize(queries), normalize(gallery)
     negated = -queries
     return lambda some, out: torch.mm(negated[some], gallery.T, out=out)
+
+
+def _rescale(points: Tensor, largest: Tensor) -> Tensor:
+    """Return the points in units of a power of 2 near `largest`, where their products would leave the range.
+
+    No digit changes; neither does any order, as a factor for all points changes no order of distances or products, and
+    one for each changes no cosine.
+    """
+    exponent = torch.frexp(largest).exponent
+    if bool((exponent.abs() <= _SAFE_EXPONENT).all()):
+        return points
+    most = int(math.log2(torch.finfo(points.dtype).max)) - 1
+    return torch.ldexp(points, -exponent.clamp(-most, most))
 
 
 def _present(own: Tensor) -> tuple[Tensor, Tensor]:

@@ -152,6 +152,8 @@ class LateMemoryPairs(MetricLearningLoss):
         self.register_buffer("step", torch.zeros((), dtype=torch.int64))
 
     def of_batch(self, embeddings: Tensor, labels: Tensor) -> Tensor:
+        if self.training:
+            self.recent.check(embeddings)
         value = super().of_batch(embeddings, labels)
         if len(self.recent) and int(self.step) >= self.after:
             vectors = torch.cat([embeddings, self.recent.vectors.to(embeddings)])
