@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
+
+from rankwise.extras import require
+from rankwise.files import write_whole
 
 __all__ = ["Predictions", "score_columns"]
 
@@ -50,22 +54,18 @@ class Predictions:
 
     def write(self, path: str | Path) -> None:
         """Write the columns to a CSV or Parquet file."""
-        path = Path(path)
+        require("writing predictions", ("polars",))
         import polars as pl
 
-        from rankwise.files import write_whole
-
+        path, buffer = Path(path), io.BytesIO()
+        if path.suffix not in (".csv", ".parquet"):
+            raise ValueError(f"path: expected a name that ends with .csv or .parquet, got {path.name!r}")
         frame = pl.DataFrame(self.columns())
         if path.suffix == ".parquet":
-            import io
-
-            buffer = io.BytesIO()
             frame.write_parquet(buffer)
-            write_whole(path, buffer.getvalue())
-        elif path.suffix == ".csv":
-            write_whole(path, frame.write_csv().encode())
         else:
-            raise ValueError(f"path: expected a name that ends with .csv or .parquet, got {path.name!r}")
+            frame.write_csv(buffer)
+        write_whole(path, buffer.getvalue())
 
 
 def score_columns(scores: Tensor, labels: Tensor | None, query_ids: Tensor | None) -> dict[str, list[Any]]:
