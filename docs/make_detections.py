@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 DOCS = Path(__file__).parent
-sys.path.insert(0, str(DOCS.parent / "tests"))
+sys.path[:0] = [str(DOCS.parent), str(DOCS.parent / "tests")]
 
-from rankwise.report.frames import draw_frames  # noqa: E402
+from benchmarks.quality.bccd.frames import draw_frames  # noqa: E402
 from rankwise.tasks import DetectionTask, DetectorModel  # noqa: E402
 from rankwise.training import adamw, cosine, fit  # noqa: E402
 from workers.boxed_pictures import make_split  # noqa: E402

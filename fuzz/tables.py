@@ -5,7 +5,7 @@ from __future__ import annotations
 from target import fuzz, instrumented
 
 with instrumented():
-    from rankwise.data import read_images, read_interactions, read_labelled, read_rated_films, read_scores, read_table
+    from rankwise.data import TableSchema, read_images, read_interactions, read_scores, read_table
 
 SEEDS = [
     b"a,b,ill\n1,2,0\n3,4,1\n5,6,0\n",
@@ -15,26 +15,23 @@ SEEDS = [
     b"user,item,stars,when\nann,7,5,1\nbob,9,3,2\n",
     b"path,label,split\nx.png,1,train\n",
     b'"a","b,c",ill\n"1","2",true\n1,NA,false\n',
-    b"1\t2\t3\t881250949\n1\t3\t5\t881250949\n",
     b"query_ids,x,y\n1,2,0\n1,3,1\n2,2,0\n",
 ]
 
-
-def rated_films(path):
-    """MovieLens-100K, without the factorisation of what is read."""
-    return read_rated_films(path.parent, rank=1)
-
+SCHEMA = TableSchema(("b", "a"), "ill", None, ("a", "b", "ill"), classes=("no", "yes"), missing="median")
+LISTS = TableSchema(("x",), "y", "query_ids", ("query_ids", "x", "y"), origins={"x": 1.7e9})
 
 READERS = {
     "table.csv": read_table,
     "filled.csv": lambda path: read_table(path, missing="median", header="no"),
-    "labelled.csv": lambda path: read_labelled(path, query="query_ids"),
+    "lists.csv": lambda path: read_table(path, query="query_ids"),
+    "other.csv": lambda path: SCHEMA.read(path, labels="optional"),
+    "others.csv": lambda path: LISTS.read(path, labels="optional"),
     "scores.csv": read_scores,
     "scores.tsv": read_scores,
     "pairs.csv": lambda path: read_interactions(path, rating=2, time=3, header="no"),
     "dots.csv": lambda path: read_interactions(path, separator="::"),
     "images.csv": read_images,
-    "u.data": rated_films,
 }
 
 if __name__ == "__main__":

@@ -5,7 +5,15 @@ from __future__ import annotations
 from target import fuzz, instrumented
 
 with instrumented():
-    from rankwise.data import read_arff, read_extreme, read_interaction_lists, read_letor, read_letor_comments
+    from rankwise.data import (
+        TableSchema,
+        read_arff,
+        read_extreme,
+        read_interaction_lists,
+        read_letor,
+        read_letor_comments,
+        read_table,
+    )
     from rankwise.data.groups import read_group_sizes
 
 ARFF = b"@relation r\n@attribute loud numeric\n@attribute sad {0,1}\n@attribute fast {0,1}\n@data\n"
@@ -13,6 +21,8 @@ SEEDS = [
     b"2 qid:7 1:0.5 3:1.5 # doc 1\n0 qid:7 2:1\n",
     b"1 1:0.5 2:1e3\n0 1:.5 2:-1\n",
     b"1 qid:1 1:1 2:2\n" * 3,
+    b"1 qid:1 1:1 2:1700000001\n0 qid:1 2:1700000002 3:1\n",
+    b"2,1,qid\n1700000001,1,1\n",
     b"2 4 3\n0,2 1:0.5 3:2\n 0:1\n",
     b"0 10 30\n1 20\n",
     b"27\n3\n",
@@ -31,8 +41,11 @@ def arff_labels(path):
     return read_arff(arff, labels=path)
 
 
+SCHEMA = TableSchema(("1", "2"), "label", "qid", ("1", "2", "label", "qid"), letor=True, origins={"2": 1.7e9})
 READERS = {
     "lines.txt": read_letor,
+    "learned.txt": read_table,
+    "other.txt": lambda path: SCHEMA.read(path, labels="optional"),
     "comments.txt": read_letor_comments,
     "narrow.txt": lambda path: read_letor(path, features=3, block_bytes=16),
     "extreme.txt": read_extreme,

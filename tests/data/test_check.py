@@ -69,6 +69,20 @@ def test_missing_values_are_counted_by_column():
     assert said(part, severity="error", feature_names=["a", "b", "c"]) == ["2 missing or infinite values in feature b"]
 
 
+def test_missing_values_may_be_filled_in_by_the_medians_of_the_first_part():
+    train, test = make(), make(seed=1)
+    train.features[:, 2] = torch.arange(200.0) % 5  # the median is 2
+    train.features[7, 0] = test.features[7, 2] = float("nan")
+    assert said(train, test, severity="error") == [
+        "1 missing or infinite value in feature 1",
+        "1 missing or infinite value in feature 3",
+    ]
+    assert said(train, test, severity="error", fill_missing=True) == []
+    test.features[7, :2] = train.features[9, :2] = 0.5
+    train.features[9, 2] = 2.0
+    assert "1 row (0.5 %) with the features of a row of train" in said(train, test, fill_missing=True)
+
+
 def test_few_positives():
     labels = [1] * 7 + [0] * 193
     assert said(make(labels=labels), severity="warning") == ["7 positive rows"]

@@ -47,6 +47,13 @@ def parquet() -> bytes:
     return file.getvalue()
 
 
+def arrow(compression: str) -> bytes:
+    file = BytesIO()
+    frame = pl.DataFrame({"a": np.arange(200) * 0.5, "label": np.arange(200) % 2})
+    frame.write_ipc(file, compression=compression)
+    return file.getvalue()
+
+
 def checkpoint() -> bytes:
     file = BytesIO()
     torch.save({"model": {"weight": torch.randn(50, 4)}, "step": 3}, file)
@@ -58,6 +65,7 @@ FILES = {
     "lines.txt": ("".join(f"{i % 3} qid:{i // 8} 1:{i % 5} 2:{i % 7}.25\n" for i in range(80)).encode(), read_letor),
     "sparse.txt": ("".join(f"{i % 3} {i % 4 + 1}:{i % 5}\n" for i in range(80)).encode(), read_letor),
     "lines.txt.gz": (gzip.compress(b"1 qid:1 1:0.5\n0 qid:1 1:0.25\n" * 40, mtime=0), read_letor),
+    "times.txt": ("".join(f"1 qid:1 1:{1_700_000_000 + i}\n" for i in range(80)).encode(), read_table),
     "lines.txt.xz": (lzma.compress(b"1 qid:1 1:0.5\n0 qid:1 1:0.25\n" * 40), read_letor),
     "extreme.txt": (b"40 4 3\n" + b"0,2 1:0.5 3:2\n 0:1\n" * 20, read_extreme),
     "lists.txt": (b"0 10 30\n1 20\n" * 20, lambda path: read_interaction_lists([path])),
@@ -67,6 +75,8 @@ FILES = {
     "pairs.csv": (b"user,item,stars\n" + b"ann,7,5\nbob,9,3\n" * 10, lambda path: read_interactions(path, rating=2)),
     "table.npz": (arrays(), read_table),
     "table.parquet": (parquet(), read_table),
+    "table.arrow": (arrow("uncompressed"), read_table),
+    "table.feather": (arrow("zstd"), read_table),
     "scores.parquet": (parquet(), read_scores),
     "step-00000001.pt": (checkpoint(), read_checkpoint),
 }
@@ -89,6 +99,7 @@ def damaged(content: bytes, seed: int) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.filterwarnings("ignore::rankwise.data.DataNote")
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("seeds", [range(3), pytest.param(range(3, 300), marks=pytest.mark.slow)], ids=["few", "many"])
 def test_a_damaged_file_is_read_or_refused_by_name(tmp_path, name, seeds):
@@ -154,6 +165,8 @@ def bomb(folder: Path, kind: str) -> Path:
             archive.addfile(member, _Zeros())
     elif kind.endswith("parquet"):
         pl.select(a=pl.repeat(1, 400_000_000, dtype=pl.Int8)).write_parquet(path, compression="zstd")
+    elif kind.endswith("arrow"):
+        pl.select(a=pl.repeat(1, 400_000_000, dtype=pl.Int8)).write_ipc(path, compression="zstd")
     else:
         line = b"0" * 2**20 if "line" in kind else b"1,2,0\n" * (2**20 // 6)
         with gzip.open(path, "wb") if kind.endswith("gz") else lzma.open(path, "wb", preset=0) as file:
@@ -178,6 +191,7 @@ class _Zeros:
         ("table.npz", "read_table", "expected at most 256 MiB or 200 times its own size when decompressed"),
         ("images.tar.gz", "read_images", "expected at most 256 MiB or 200 times its own size when decompressed"),
         ("table.parquet", "read_table", r"expected at most 134,217,728 cells or 256 to a byte of the file, got 400,"),
+        ("table.arrow", "read_table", r"expected at most 134,217,728 cells or 256 to a byte of the file, got 400,"),
     ],
 )
 def test_a_bomb_is_refused_in_bounded_memory(tmp_path, kind, reader, message):

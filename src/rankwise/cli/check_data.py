@@ -64,6 +64,7 @@ def show_check(
         findings = check_parts(
             {name: table.part for name, table in tables.items()},
             feature_names=tables[names[0]].schema.features,
+            fill_missing=missing == "median",
             positives=positives,
             batch_size=batch_size,
             on_progress=partial(advance, len(files)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -44,6 +44,7 @@ def check_parts(
     parts: Mapping[str, Part],
     *,
     feature_names: Sequence[str] | None = None,
+    fill_missing: bool = False,
     positives: int | None = None,
     batch_size: int | None = None,
     on_progress: Progress | None = None,
@@ -53,6 +54,8 @@ def check_parts(
     Args:
         parts: by name; the first is the one to learn from.
         feature_names: of the columns, for the messages; by default their numbers from 1.
+        fill_missing: whether missing values are replaced by the medians of the first part, as models do that are
+            trained with `missing: median`.
         positives, batch_size: how many of the rows of a training batch are to be positive, to hear what a plain AP
             loss would make of such batches. Both or none.
         on_progress: called with the share of the work that is done.
@@ -69,6 +72,8 @@ def check_parts(
     names = list(parts)
     if not names:
         raise ValueError("parts: expected at least one, got none")
+    if fill_missing:
+        parts = _fill_missing(parts)
     findings: list[Finding] = []
     steps = 2 * len(names)
     for done, (name, part) in enumerate(parts.items()):
@@ -82,6 +87,15 @@ def check_parts(
         findings += _check_batch(names[0], parts[names[0]], positives, batch_size)
     _report(on_progress, 1.0)
     return findings
+
+
+def _fill_missing(parts: Mapping[str, Part]) -> dict[str, Part]:
+    first = next(iter(parts.values())).features
+    medians = torch.from_numpy(np.nanmedian(first.numpy(), axis=0)).to(first.dtype)
+    return {
+        name: replace(part, features=torch.where(part.features.isnan(), medians, part.features))
+        for name, part in parts.items()
+    }
 
 
 _Said = tuple[str, str, str]
