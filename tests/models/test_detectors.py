@@ -138,13 +138,25 @@ def test_a_resnet_starts_from_a_file(tmp_path):
     assert torch.equal(body["layer3.0.conv1.weight"], network.state_dict()["layer3.0.conv1.weight"])
 
 
+@pytest.mark.parametrize("frozen", [False, True])
+def test_weights_may_be_loaded_later(tmp_path, frozen):
+    torch.save(torchvision.models.resnet18().state_dict(), tmp_path / "weights.pt")
+    options = {"backbone": "resnet18", "channels": 8, "frozen_batch_norm": frozen}
+    torch.manual_seed(0)
+    at_once = RetinaNetDetector(2, (64, 64), weights=tmp_path / "weights.pt", **options).state_dict()
+    torch.manual_seed(0)
+    later = RetinaNetDetector(2, (64, 64), **options)
+    later.load(tmp_path / "weights.pt")
+    assert all(torch.equal(value, at_once[name]) for name, value in later.state_dict().items())
+
+
 @pytest.mark.parametrize(
     "options, message",
     [
         ({"backbone": "resnet34"}, "backbone: unknown word 'resnet34'"),
         ({"channels": 20}, "channels: expected a multiple of 8, got 20"),
         ({"weights": "imagenet"}, "backbone: expected a ResNet with weights"),
-        ({"backbone": "resnet18", "frozen_batch_norm": True}, "frozen_batch_norm: expected weights to keep"),
+        ({"frozen_batch_norm": True}, "backbone: expected a ResNet with frozen_batch_norm, got conv"),
         ({"scale": 0}, "scale: expected a finite number > 0"),
     ],
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from rankwise.data import ArrayImages, BoxedImage, DetectionPart, DetectionSplit
+from rankwise.data import ArrayImages, BoxedImage, DetectionPart, Split
 
 CLASSES = ("bar", "square")
 HEIGHT, WIDTH = 48, 64
@@ -48,7 +48,7 @@ def make_part(count=24, seed=0, size=(HEIGHT, WIDTH)):
 
 
 def make_split(count=24):
-    return DetectionSplit(*(make_part(count, seed) for seed in range(3)))
+    return Split(*(make_part(count, seed) for seed in range(3)))
 
 
 def write_images(folder, images, stems):

@@ -1,18 +1,11 @@
 """Data sets and their parts."""
 
 from rankwise.data.arff import read_arff
-from rankwise.data.augmentations import AUGMENTATIONS, augmentation
+from rankwise.data.augmentations import AUGMENTATIONS, BOX_AUGMENTATIONS, augmentation, box_augmentation
 from rankwise.data.boxes import BoxedImage, BoxSet
 from rankwise.data.check import Finding, check_parts
 from rankwise.data.coco import read_coco
-from rankwise.data.detection import (
-    BOX_AUGMENTATIONS,
-    DetectionPart,
-    DetectionSplit,
-    box_augmentation,
-    cut_boxes,
-    read_boxes,
-)
+from rankwise.data.detection import DetectionPart, DetectionSchema, cut_boxes, read_boxes
 from rankwise.data.digits import load_digit_retrieval, load_eights
 from rankwise.data.histories import (
     InteractionPart,
@@ -60,7 +53,7 @@ __all__ = [
     "Boxes",
     "DataNote",
     "DetectionPart",
-    "DetectionSplit",
+    "DetectionSchema",
     "EncodedImages",
     "Finding",
     "ImagePart",

@@ -41,15 +41,17 @@ class BoxSet:
 
     Attributes:
         images: all of them, those without objects included.
-        classes: what the classes are called.
-        parts: of each image the part it belongs to ("train", "validation" or "test"), if the files say so.
-        left_out: what is wrong with each box that was left out.
+        classes: names of the classes.
+        parts: the part of each image ("train", "validation" or "test"), if the files say so.
+        left_out: for each box that was left out, what is wrong with it.
+        annotated: whether the boxes are given.
     """
 
     images: tuple[BoxedImage, ...]
     classes: tuple[str, ...]
     parts: tuple[str, ...] | None = None
     left_out: tuple[str, ...] = ()
+    annotated: bool = True
 
 
 @dataclass(frozen=True)
@@ -63,10 +65,10 @@ class _Objects:
 
 
 class BoxCollector:
-    """Puts a `BoxSet` together, image by image; a box without an area is an error or left out.
+    """Collect a `BoxSet`, image by image; a box without an area is an error or left out.
 
     Args:
-        classes: what the classes are called, where that is known; None takes the names that occur, sorted.
+        classes: names of the classes, if they are known; None takes the names that occur, sorted.
         bad_boxes: "error", or "skip" to leave boxes without an area out.
     """
 
@@ -80,7 +82,7 @@ class BoxCollector:
     def add(
         self, file: Path, height: int, width: int, objects: Iterator[tuple[str, str, Sequence[float], bool]]
     ) -> None:
-        """An image and its objects: of each where it is written, its class, its corners and whether it is ignored."""
+        """Add an image and its objects: of each where it is written, class, corners and whether it is ignored."""
         names, corners, ignored = [], [], []
         for where, name, edges, ignore in objects:
             if self.classes is not None and name not in self.classes:
@@ -103,7 +105,7 @@ class BoxCollector:
         self._images.append(_Objects(file, height, width, names, corners, ignored))
 
     def finish(self, where: Path, parts: Sequence[str] | None = None) -> BoxSet:
-        """All images; an error if there is none, or no object in any."""
+        """Return all images; raise an error if there is none, or, where classes are not known, no object in any."""
         if not self._images:
             raise ValueError(f"{where}: expected annotated images, got none")
         classes = self.classes

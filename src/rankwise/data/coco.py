@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rankwise.data.boxes import BoxCollector, BoxSet
 from rankwise.data.files import read_text
+from rankwise.data.schema import Labels
 
 __all__ = ["read_coco"]
 
@@ -20,6 +22,7 @@ def read_coco(
     *,
     classes: Sequence[str] | None = None,
     bad_boxes: str = "error",
+    labels: Labels = "required",
 ) -> BoxSet:
     """Read boxes in the form of COCO: `images`, `annotations` (`bbox` = left, top, width, height) and `categories`.
 
@@ -27,18 +30,20 @@ def read_coco(
         path: the JSON file.
         images: the folder of the images; None looks beside the file, in `images` there, and, as COCO itself has it, in
             the folder that is called like the file, one up (`train2017` for `annotations/instances_train2017.json`).
-        classes: what the classes are called; None takes the categories in the order of their ids.
+        classes: names of the classes; None takes the categories in the order of their ids.
         bad_boxes: "error", or "skip" to leave boxes without an area out.
+        labels: "optional" reads a file without `annotations`, too.
 
     Crowds are ignored: neither to be found nor wrong to be found.
     """
     path = Path(path)
-    content = _load(path)
-    names = _categories(path, content["categories"])
+    content = _load(path, labels)
+    annotated = "annotations" in content
+    names = _categories(path, content.get("categories", ()))
     collector = BoxCollector(tuple(names.values()) if classes is None else classes, bad_boxes)
     known = _images(path, content["images"])
     objects: dict[Any, list[tuple[str, str, list[float], bool]]] = {number: [] for number in known}
-    for place, each in enumerate(content["annotations"]):
+    for place, each in enumerate(content.get("annotations", ())):
         image, found = _annotation(f"{path}, annotation {place}", each, known, names)
         objects[image].append(found)
     folder = _folder(path, images, next(iter(known.values()))["file_name"]) if known else path.parent
@@ -47,15 +52,16 @@ def read_coco(
         if not file.is_file():
             raise FileNotFoundError(f"{path}, image {number}: expected the file {file}, got none there")
         collector.add(file, image["height"], image["width"], iter(objects[number]))
-    return collector.finish(path)
+    return replace(collector.finish(path), annotated=annotated)
 
 
-def _load(path: Path) -> Mapping[str, list[Any]]:
+def _load(path: Path, labels: Labels) -> Mapping[str, list[Any]]:
     try:
         content = json.loads(read_text(path))
     except (json.JSONDecodeError, RecursionError) as problem:
         raise ValueError(f"{path}: expected JSON that can be read ({problem})") from None
-    for key in ("images", "annotations", "categories"):
+    unlabelled = labels == "optional" and isinstance(content, dict) and "annotations" not in content
+    for key in ("images",) if unlabelled else ("images", "annotations", "categories"):
         if not isinstance(content, dict) or not isinstance(content.get(key), list):
             raise ValueError(f"{path}: expected a list {key!r}, in the form of COCO, got none")
     found: dict[str, list[Any]] = content

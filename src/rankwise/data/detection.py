@@ -1,11 +1,13 @@
-"""Images with boxes as parts of a data set: for learning, for choices, for the final figure."""
+"""Images with boxes as parts of a data set, and the schema that is learned from one and reads all others."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
@@ -13,18 +15,16 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
 
 from rankwise.checks import check_choice, check_count
-from rankwise.data.boxes import BoxedImage, BoxSet
+from rankwise.data.augmentations import BoxView
+from rankwise.data.boxes import BAD_BOXES, BoxedImage, BoxSet
 from rankwise.data.coco import read_coco
-from rankwise.data.image_sources import EncodedImages, ImageSource
+from rankwise.data.image_files import read_images
+from rankwise.data.image_sources import ArrayImages, EncodedImages, ImageSource
 from rankwise.data.parts import Batch, Boxes
+from rankwise.data.schema import Labels, with_tuples
 from rankwise.data.voc import read_voc
-from rankwise.extras import require
 
-__all__ = ["BOX_AUGMENTATIONS", "DetectionPart", "DetectionSplit", "box_augmentation", "cut_boxes", "read_boxes"]
-
-BOX_AUGMENTATIONS = ("none", "flip", "flip-both", "ssd")
-# An image (C, H, W) uint8 and corners (n, 4) to the image and corners seen, and which of the n boxes are left.
-BoxView = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
+__all__ = ["DetectionPart", "DetectionSchema", "cut_boxes", "read_boxes"]
 
 
 def read_boxes(
@@ -33,20 +33,22 @@ def read_boxes(
     images: str | Path | None = None,
     classes: Sequence[str] | None = None,
     bad_boxes: str = "error",
+    labels: Labels = "required",
 ) -> BoxSet:
     """Read images with boxes: a `.json` file in the form of COCO, else a folder or a list in the form of Pascal VOC.
 
     Args:
         path: see `read_coco` and `read_voc`.
         images: the folder of the images, for COCO.
-        classes: what the classes are called; None takes those of the data.
+        classes: names of the classes; None takes those of the data.
         bad_boxes: "error", or "skip" to leave boxes without an area out.
+        labels: "optional" reads a COCO file without annotations, too.
     """
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file or folder")
     if path.suffix.lower() == ".json":
-        return read_coco(path, images, classes=classes, bad_boxes=bad_boxes)
+        return read_coco(path, images, classes=classes, bad_boxes=bad_boxes, labels=labels)
     return read_voc(path, classes=classes, bad_boxes=bad_boxes)
 
 
@@ -55,11 +57,12 @@ class DetectionPart(Dataset[Batch]):
     """Images and the boxes of their objects; an ordinary map-style data set that gives whole batches.
 
     Attributes:
-        source: the images, all of a set.
-        known: of each of them its annotation.
-        rows: (N,) which ones this part holds.
-        classes: what the classes are called.
+        source: images, of which this part holds some.
+        known: the annotation of each of them.
+        rows: (N,) their indices in the source.
+        classes: names of the classes.
         size: height and width in pixels that every image is brought to, whatever its shape.
+        annotated: whether the boxes are given; otherwise every image has none.
 
     Example:
         >>> from rankwise.data import ArrayImages
@@ -76,15 +79,16 @@ class DetectionPart(Dataset[Batch]):
     rows: Tensor
     classes: tuple[str, ...]
     size: tuple[int, int]
+    annotated: bool = True
 
     @classmethod
     def of(
         cls, boxes: BoxSet, size: tuple[int, int], *, resize: int | None = None, cache: bool = False
     ) -> DetectionPart:
-        """All images of a set. `resize`: the shorter side they are kept with, for `cache` and augmentation."""
+        """Return all images of a set. `resize`: the shorter side they are kept with, for `cache` and augmentation."""
         files = [image.file for image in boxes.images]
         source = EncodedImages(files, [str(file) for file in files], channels=3, resize=resize, cache=cache)
-        return cls(source, boxes.images, torch.arange(len(files)), boxes.classes, size)
+        return cls(source, boxes.images, torch.arange(len(files)), boxes.classes, size, boxes.annotated)
 
     def __post_init__(self) -> None:
         for name, side in zip(("height", "width"), self.size, strict=True):
@@ -102,22 +106,26 @@ class DetectionPart(Dataset[Batch]):
         return self.batch(indices, _as_it_is)
 
     def batch(self, indices: Sequence[int], view: BoxView) -> Batch:
-        """Some images, seen through `view`, as numbers from 0 to 1, and their boxes in pixels of those images."""
-        places = torch.as_tensor(indices)
-        seen = [self._one(row, view) for row in self.rows[places].tolist()]
+        """Return some images as `view` shows them, numbers from 0 to 1, and their boxes in pixels of those images."""
+        chosen = torch.as_tensor(indices)
+        seen = [self._one(row, view) for row in self.rows[chosen].tolist()]
         images, corners, labels, ignored = zip(*seen, strict=True)
-        mask = _side_by_side([torch.ones_like(each, dtype=torch.bool) for each in labels])
-        boxes = Boxes(_side_by_side(corners), mask, _side_by_side(ignored))
+        mask = _padded([torch.ones_like(each, dtype=torch.bool) for each in labels])
+        boxes = Boxes(_padded(corners), mask, _padded(ignored))
         features = torch.stack(images).float().div_(255)
-        return Batch(features, _side_by_side(labels), places, None, boxes)
+        return Batch(features, _padded(labels), chosen, None, boxes)
 
     def truth(self, index: int) -> BoxedImage:
-        """The annotation of an image, in pixels of the file."""
+        """Return the annotation of an image, in pixels of the file."""
         return self.known[int(self.rows[index])]
 
-    def take(self, places: Tensor) -> DetectionPart:
-        """The part that holds these images only, in this order."""
-        return replace(self, rows=self.rows[places])
+    def picture(self, index: int) -> Tensor:
+        """Return an image as it is kept, uint8 (C, H, W)."""
+        return self.source.image(int(self.rows[index]))
+
+    def take(self, indices: Tensor) -> DetectionPart:
+        """Return the part that holds these images only, in this order."""
+        return replace(self, rows=self.rows[indices])
 
     def _one(self, row: int, view: BoxView) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         image, known = self.source.image(row), self.known[row]
@@ -135,22 +143,114 @@ class DetectionPart(Dataset[Batch]):
 
 
 @dataclass(frozen=True)
-class DetectionSplit:
-    """Three disjoint parts: `train` to learn from, `validation` for choices, `test` for the final figure."""
+class DetectionSchema:
+    """The classes of the objects to be found, and the form in which a model takes images.
 
-    train: DetectionPart
-    validation: DetectionPart
-    test: DetectionPart
+    Classes are matched by name; a source may lack some of them, an unknown one is an error.
 
-    def part(self, name: str) -> DetectionPart:
-        """The part called "train", "validation" or "test"."""
-        parts = {"train": self.train, "validation": self.validation, "test": self.test}
-        check_choice("part", name, parts)
-        return parts[name]
+    Attributes:
+        classes: names of the classes 0 .. C-1.
+        height, width: of the images that the model takes, whatever their shape.
+        resize: length of the shorter side before an image is brought to that size; None leaves images as they are.
+        bad_boxes: treatment of boxes without an area: "error" or "skip".
+    """
+
+    classes: tuple[str, ...]
+    height: int
+    width: int
+    resize: int | None = None
+    bad_boxes: str = "error"
+
+    def __post_init__(self) -> None:
+        for name in ("height", "width"):
+            check_count(name, getattr(self, name))
+        if self.resize is not None:
+            check_count("resize", self.resize)
+        check_choice("bad_boxes", self.bad_boxes, BAD_BOXES)
+        if not all(isinstance(name, str) for name in self.classes) or len(set(self.classes)) < len(self.classes):
+            raise ValueError("classes: expected different names, got others")
+
+    @classmethod
+    def of(cls, part: DetectionPart) -> DetectionSchema:
+        """Return the schema of images in memory."""
+        return cls(part.classes, *part.size)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Return height and width of the images that the model takes."""
+        return self.height, self.width
+
+    def read(
+        self,
+        source: Any,
+        *,
+        labels: Labels = "required",
+        part: str = "test",
+        images: str | Path | None = None,
+        cache: bool = False,
+    ) -> DetectionPart:
+        """Read other images.
+
+        Args:
+            source: see `read_boxes`. Of a VOC folder whose lists name parts, the images of `part` are read.
+            labels: "optional" reads images without boxes, too: a COCO file without annotations, or what `read_images`
+                takes, such as a folder of images.
+            part: "train", "validation" or "test".
+            images: the folder of the images, for COCO.
+            cache: keep decoded images in memory.
+        """
+        annotated = isinstance(source, str | Path) and _is_annotated(Path(source))
+        if labels == "optional" and not annotated:
+            return self._read_images(source, cache)
+        if not isinstance(source, str | Path):
+            raise ValueError(
+                f"source: expected a file or a folder of images with boxes, got {type(source).__name__}, which has none"
+            )
+        read = read_boxes(source, images=images, classes=self.classes, bad_boxes=self.bad_boxes, labels=labels)
+        parts = self.parts(read, cache=cache)
+        return parts.get(part, parts["all"])
+
+    def parts(self, read: BoxSet, *, cache: bool = False) -> dict[str, DetectionPart]:
+        """Return images as parts: "all", and those that their lists name."""
+        whole = DetectionPart.of(read, self.size, resize=self.resize, cache=cache)
+        if read.parts is None:
+            return {"all": whole}
+        which = np.array(read.parts)
+        named = {name: whole.take(torch.from_numpy(np.flatnonzero(which == name))) for name in set(read.parts)}
+        return {"all": whole, **named}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the schema as plain values."""
+        return asdict(self)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return what is too large for JSON: nothing."""
+        return {}
+
+    @classmethod
+    def from_saved(cls, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> DetectionSchema:
+        """Return the schema that `to_json` describes."""
+        return cls(**with_tuples(values))
+
+    def _read_images(self, source: Any, cache: bool) -> DetectionPart:
+        """Return images without boxes."""
+        found = read_images(source, labels="optional").source
+        prepared: ImageSource
+        if isinstance(found, ArrayImages):
+            sizes = [(int(found.images.shape[2]), int(found.images.shape[3]))] * len(found)
+            prepared = ArrayImages.prepared(found.images, channels=3, resize=self.resize, invert=False)
+        else:
+            assert isinstance(found, EncodedImages)
+            sizes = [found.size(index) for index in range(len(found))]
+            prepared = EncodedImages(found.contents, found.names, channels=3, resize=self.resize, cache=cache)
+        boxes = torch.zeros(0, 4), torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.bool)
+        names = [Path(prepared.name(index) or f"image {index}") for index in range(len(prepared))]
+        known = tuple(BoxedImage(name, *size, *boxes) for name, size in zip(names, sizes, strict=True))
+        return DetectionPart(prepared, known, torch.arange(len(known)), self.classes, self.size, annotated=False)
 
 
 def cut_boxes(part: DetectionPart, shares: Sequence[float], *, seed: int) -> list[DetectionPart]:
-    """Cut at random.
+    """Cut images at random into parts.
 
     Args:
         part: the images.
@@ -163,52 +263,20 @@ def cut_boxes(part: DetectionPart, shares: Sequence[float], *, seed: int) -> lis
     if len(part) - sum(held) < 1:
         raise ValueError(f"shares: expected enough images for every part, got {len(part)} for {tuple(shares)}")
     order = torch.randperm(len(part), generator=torch.Generator().manual_seed(seed))
-    return [part.take(places.sort().values) for places in order.split([len(part) - sum(held), *held])]
-
-
-def box_augmentation(name: str) -> BoxView | None:
-    """A named way to see images and their boxes each time a little differently; None for "none".
-
-    Args:
-        name: "none"; "flip" (left and right swapped half of the time); "flip-both" (up and down as well, where no side
-            is up: cells, satellite images); "ssd" (colours changed, a part cut out or the image set into a larger one,
-            flipped: the standard of SSD, which the papers use).
-
-    Example:
-        >>> image, corners = torch.zeros(3, 20, 30, dtype=torch.uint8), torch.tensor([[2.0, 3.0, 9.0, 8.0]])
-        >>> box_augmentation("flip-both")(image, corners)[0].shape
-        torch.Size([3, 20, 30])
-    """
-    check_choice("augmentation", name, BOX_AUGMENTATIONS)
-    if name == "none":
-        return None
-    require(f"the augmentation {name!r}", ("torchvision",))
-    from torchvision import tv_tensors
-    from torchvision.transforms import v2
-
-    steps = {
-        "flip": [v2.RandomHorizontalFlip()],
-        "flip-both": [v2.RandomHorizontalFlip(), v2.RandomVerticalFlip()],
-        "ssd": [v2.RandomPhotometricDistort(), v2.RandomZoomOut(), v2.RandomIoUCrop(), v2.RandomHorizontalFlip()],
-    }[name]
-    whole = v2.Compose([*steps, v2.SanitizeBoundingBoxes(labels_getter=lambda sample: sample["left"])])
-
-    def view(image: Tensor, corners: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        shape = tuple(image.shape[1:])
-        boxes = tv_tensors.BoundingBoxes(corners, format="XYXY", canvas_size=shape)
-        sample = {"image": tv_tensors.Image(image), "boxes": boxes, "left": torch.arange(len(corners))}
-        seen = whole(sample)
-        return seen["image"].as_subclass(Tensor), seen["boxes"].as_subclass(Tensor), seen["left"]
-
-    return view
+    return [part.take(some.sort().values) for some in order.split([len(part) - sum(held), *held])]
 
 
 def _as_it_is(image: Tensor, corners: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return image, corners, torch.arange(len(corners))
 
 
-def _side_by_side(rows: Sequence[Tensor]) -> Tensor:
-    """Rows of different lengths (n, ...) as one tensor (B, M, ...), filled up with zeros."""
+def _is_annotated(path: Path) -> bool:
+    """Return whether a path has the form of images with boxes."""
+    return path.suffix.lower() in (".json", ".txt") or (path / "Annotations").is_dir()
+
+
+def _padded(rows: Sequence[Tensor]) -> Tensor:
+    """Return rows of different lengths (n, ...) as one tensor (B, M, ...), padded with zeros."""
     return pad_sequence(list(rows), batch_first=True)
 
 

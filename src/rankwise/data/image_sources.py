@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,6 +25,8 @@ GREY = (0.299, 0.587, 0.114)
 # Formats whose 16-bit images Pillow may open as 32-bit ones.
 SIXTEEN_BITS = ("PNG", "PPM")
 IMAGES_AT_ONCE = 512
+# The EXIF tag of the orientation, and its values for images that lie on a side.
+ORIENTATION, SIDEWAYS = 0x0112, (5, 6, 7, 8)
 
 
 class ImageSource(Protocol):
@@ -117,21 +120,35 @@ class EncodedImages:
     def name(self, index: int) -> str | None:
         return Path(self.names[index]).name
 
-    def _decode(self, index: int) -> Tensor:
-        from PIL import Image, ImageOps
+    def size(self, index: int) -> tuple[int, int]:
+        """Return height and width in the file, upright, without decoding it."""
+        with self._open(index) as opened:
+            width, height = opened.size
+            return (width, height) if opened.getexif().get(ORIENTATION) in SIDEWAYS else (height, width)
+
+    @contextmanager
+    def _open(self, index: int) -> Iterator[Any]:
+        from PIL import Image
 
         content, name = self.contents[index], self.names[index]
         try:
             with Image.open(io.BytesIO(content) if isinstance(content, bytes) else content) as opened:
-                file_format, upright = opened.format, ImageOps.exif_transpose(opened)
-                wide = upright.mode == "F" or upright.mode.startswith("I")
-                if not wide:
-                    upright = upright.convert(COLOURS[self.channels])
+                yield opened
         except FileNotFoundError:
             raise FileNotFoundError(f"{name}: no such file") from None
         except (OSError, ValueError, SyntaxError, MemoryError, Image.DecompressionBombError) as problem:
             said = " ".join(str(problem).split()) or type(problem).__name__
             raise ValueError(f"{name}: expected an image that can be read ({said})") from None
+
+    def _decode(self, index: int) -> Tensor:
+        from PIL import Image, ImageOps
+
+        name = self.names[index]
+        with self._open(index) as opened:
+            file_format, upright = opened.format, ImageOps.exif_transpose(opened)
+            wide = upright.mode == "F" or upright.mode.startswith("I")
+            if not wide:
+                upright = upright.convert(COLOURS[self.channels])
         if wide:  # Pillow would cut such values off at 255
             values = np.array(upright)
             if upright.mode == "I" and file_format in SIXTEEN_BITS:

@@ -23,7 +23,7 @@ def read_voc(path: str | Path, *, classes: Sequence[str] | None = None, bad_boxe
         path: the folder that holds `Annotations` and `JPEGImages`; or one of the lists in its `ImageSets/Main`, for the
             images it names. In a folder the lists `train.txt`, `val.txt` and `test.txt`, if all are there, name the
             parts, and images in none of them are left out.
-        classes: what the classes are called; None takes the names that occur, sorted.
+        classes: names of the classes; None takes the names that occur, sorted.
         bad_boxes: "error", or "skip" to leave boxes without an area out.
 
     Edges are taken as they are written: `xmin` 0 or 1 is the left edge of the image, `xmax` its width at most. Objects

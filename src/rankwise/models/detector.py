@@ -1,10 +1,13 @@
-"""What all detectors give: candidates, of which none has been left out yet."""
+"""The base class of detectors: networks that give candidate boxes, before overlapping ones are dropped."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
 
 from torch import Tensor, nn
+
+from rankwise.models.pyramid import load_pyramid
 
 __all__ = ["Detector", "Found"]
 
@@ -22,8 +25,24 @@ class Found(NamedTuple):
 
 
 class Detector(nn.Module):
-    """A network that finds objects in images."""
+    """A network that finds objects in images, with a feature pyramid as its first part.
+
+    Args:
+        name: of the pyramid, see `rankwise.models.pyramid.make_pyramid`.
+        backbone: the pyramid.
+        weights: to load into it, see `load`; None leaves it as it is.
+    """
+
+    def __init__(self, name: str, backbone: nn.Module, weights: str | Path | None = None) -> None:
+        super().__init__()
+        self.backbone_name, self.backbone = name, backbone
+        if weights is not None:
+            self.load(weights)
+
+    def load(self, weights: str | Path) -> None:
+        """Load "imagenet" or a file with a state dict of torchvision's ResNet into the backbone."""
+        load_pyramid(self.backbone, self.backbone_name, weights)
 
     def find(self, images: Tensor) -> list[Found]:
-        """What may be in each of the images (B, 3, H, W), numbers from 0 to 1; in evaluation mode."""
+        """Return the candidates in each of the images (B, 3, H, W), numbers from 0 to 1; in evaluation mode."""
         raise NotImplementedError

@@ -83,8 +83,8 @@ class FasterRCNNDetector(Detector):
         prior: float = 0.01,
         sampled: int = 512,
     ) -> None:
-        super().__init__()
         torchvision_for("Faster R-CNN")
+        super().__init__(backbone, make_pyramid(backbone, channels, frozen_batch_norm=frozen_batch_norm), weights)
         from torchvision.models.detection.faster_rcnn import FastRCNNPredictor, TwoMLPHead
         from torchvision.models.detection.roi_heads import RoIHeads
         from torchvision.models.detection.rpn import RPNHead
@@ -94,7 +94,6 @@ class FasterRCNNDetector(Detector):
 
         self.classes, self.size = check_count("classes", classes), size
         check_share("prior", prior)
-        self.backbone = make_pyramid(backbone, channels, weights=weights, frozen_batch_norm=frozen_batch_norm)
         grid = make_anchors(size, strides_of(backbone), scale=scale, per_cell=per_cell, ratios=ratios)
         self.first = ProposalNetwork(grid.corners, RPNHead(channels, per_cell * len(ratios)), most=MOST)
         width = 4 * channels
@@ -110,7 +109,7 @@ class FasterRCNNDetector(Detector):
             batch_size_per_image=check_count("sampled", sampled),
             positive_fraction=POSITIVE,
             bbox_reg_weights=None,
-            # What is found is chosen by the task, for all detectors alike.
+            # The problem drops overlapping boxes, for all detectors alike.
             score_thresh=0.0,
             nms_thresh=1.0,
             detections_per_img=MOST,

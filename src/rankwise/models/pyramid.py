@@ -1,4 +1,4 @@
-"""Feature pyramids: what the detectors look at an image through. Needs `pip install "rankwise[vision]"`."""
+"""Feature pyramids: the first part of all detectors. Need `pip install "rankwise[vision]"`."""
 
 from __future__ import annotations
 
@@ -10,40 +10,48 @@ from torch import Tensor, nn
 from rankwise.checks import check_choice, check_count
 from rankwise.models.resnet import MEAN, SPREAD, load_weights, torchvision_for
 
-__all__ = ["BACKBONES", "make_pyramid", "normalised", "strides_of"]
+__all__ = ["BACKBONES", "load_pyramid", "make_pyramid", "normalised", "strides_of"]
 
 BACKBONES = ("conv", "resnet18", "resnet50")
 STAGES = {"resnet18": (128, 256, 512), "resnet50": (512, 1024, 2048)}
 
 
 def strides_of(backbone: str) -> tuple[int, ...]:
-    """Pixels from cell to cell on each level."""
+    """Return the pixels from cell to cell on each level."""
     return (8, 16, 32) if check_choice("backbone", backbone, BACKBONES) == "conv" else (8, 16, 32, 64, 128)
 
 
-def make_pyramid(
-    backbone: str, channels: int, *, weights: str | Path | None = None, frozen_batch_norm: bool = False
-) -> nn.Module:
-    """Normalised images (B, 3, H, W) to a dict of maps (B, channels, h, w), the finest first.
+def make_pyramid(backbone: str, channels: int, *, frozen_batch_norm: bool = False) -> nn.Module:
+    """Return a network from normalised images (B, 3, H, W) to a dict of maps (B, channels, h, w), the finest first.
 
     Args:
         backbone: "conv" (small: three levels, for small images and a CPU), "resnet18" or "resnet50" (five levels).
         channels: of every map, a multiple of 8.
-        weights: of a ResNet: "imagenet", a file with a state dict of torchvision's ResNet, or None to start at random.
-        frozen_batch_norm: keep statistics and scales of batch normalisation as the weights have them.
+        frozen_batch_norm: keep statistics and scales of batch normalisation as the weights that are loaded have them.
     """
     check_choice("backbone", backbone, BACKBONES)
     if check_count("channels", channels) % 8:
         raise ValueError(f"channels: expected a multiple of 8, got {channels}")
-    if backbone == "conv" and (weights is not None or frozen_batch_norm):
-        raise ValueError("backbone: expected a ResNet with weights or frozen_batch_norm, got conv")
-    if frozen_batch_norm and weights is None:
-        raise ValueError("frozen_batch_norm: expected weights to keep, got None")
-    return _ConvPyramid(channels) if backbone == "conv" else _resnet(backbone, channels, weights, frozen_batch_norm)
+    if backbone == "conv" and frozen_batch_norm:
+        raise ValueError("backbone: expected a ResNet with frozen_batch_norm, got conv")
+    return _ConvPyramid(channels) if backbone == "conv" else _resnet(backbone, channels, frozen_batch_norm)
+
+
+def load_pyramid(pyramid: nn.Module, backbone: str, weights: str | Path) -> None:
+    """Load weights into the ResNet of a pyramid.
+
+    Args:
+        pyramid: made by `make_pyramid`.
+        backbone: its name.
+        weights: "imagenet", or a file with a state dict of torchvision's ResNet.
+    """
+    if backbone == "conv":
+        raise ValueError("backbone: expected a ResNet with weights, got conv")
+    load_weights(pyramid.get_submodule("body"), int(backbone.removeprefix("resnet")), weights)
 
 
 def normalised(images: Tensor) -> Tensor:
-    """Images (B, 3, H, W) of numbers from 0 to 1 with the mean and the spread of colours that ResNets rely on."""
+    """Return images (B, 3, H, W) of numbers from 0 to 1 with the mean and the spread of colours that ResNets expect."""
     mean, spread = (images.new_tensor(each).view(3, 1, 1) for each in (MEAN, SPREAD))
     return (images - mean) / spread
 
@@ -84,7 +92,7 @@ class _Stage(nn.Module):
         return torch.relu(smaller + self.refine(smaller))
 
 
-def _resnet(name: str, channels: int, weights: str | Path | None, frozen_batch_norm: bool) -> nn.Module:
+def _resnet(name: str, channels: int, frozen_batch_norm: bool) -> nn.Module:
     from torchvision.models.detection.backbone_utils import BackboneWithFPN
     from torchvision.ops.feature_pyramid_network import LastLevelP6P7
 
@@ -92,8 +100,6 @@ def _resnet(name: str, channels: int, weights: str | Path | None, frozen_batch_n
     norm = torchvision.ops.FrozenBatchNorm2d if frozen_batch_norm else nn.BatchNorm2d
     body = getattr(torchvision.models, name)(norm_layer=norm)
     body.fc = nn.Identity()
-    if weights is not None:
-        load_weights(body, int(name.removeprefix("resnet")), weights)
     levels = {"layer2": "0", "layer3": "1", "layer4": "2"}
     pyramid: nn.Module = BackboneWithFPN(
         body, levels, list(STAGES[name]), channels, extra_blocks=LastLevelP6P7(channels, channels)

@@ -28,7 +28,8 @@ class RetinaNetDetector(Detector):
         channels: of the pyramid and the heads, a multiple of 8.
         scale, per_cell, ratios: of the anchors, see `make_anchors`.
         weights: of a ResNet: "imagenet", a file with a state dict of torchvision's ResNet, or None to start at random.
-        frozen_batch_norm: keep statistics and scales of batch normalisation as the weights have them.
+        frozen_batch_norm: keep statistics and scales of batch normalisation as the weights have them; without weights
+            they are to be loaded later.
         prior: what all scores begin at, as a probability: the logit of it.
 
     Example:
@@ -55,12 +56,11 @@ class RetinaNetDetector(Detector):
         frozen_batch_norm: bool = False,
         prior: float = 0.01,
     ) -> None:
-        super().__init__()
         torchvision_for("RetinaNet")
+        super().__init__(backbone, make_pyramid(backbone, channels, frozen_batch_norm=frozen_batch_norm), weights)
         from torchvision.models.detection.retinanet import RetinaNetClassificationHead, RetinaNetHead
 
         self.classes = check_count("classes", classes)
-        self.backbone = make_pyramid(backbone, channels, weights=weights, frozen_batch_norm=frozen_batch_norm)
         groups = partial(nn.GroupNorm, 8)
         self.head = RetinaNetHead(channels, per_cell * len(ratios), classes, norm_layer=groups)
         self.head.classification_head = RetinaNetClassificationHead(
@@ -76,7 +76,7 @@ class RetinaNetDetector(Detector):
         return torch.cat([found["cls_logits"], found["bbox_regression"]], 2)
 
     def find(self, images: Tensor) -> list[Found]:
-        """What every anchor finds in images (B, 3, H, W)."""
+        """Return the box and scores of every anchor in images (B, 3, H, W)."""
         logits, deltas = self(images).float().split([self.classes, 4], 2)
         corners = moved(self.anchors, deltas)
         return [Found(*each) for each in zip(logits, corners[:, :, None].expand(-1, -1, self.classes, -1), strict=True)]

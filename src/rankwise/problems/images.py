@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import AfterValidator, Field, model_validator
@@ -17,6 +17,7 @@ from rankwise.data import (
     AUGMENTATIONS,
     AugmentedImages,
     Batch,
+    DetectionPart,
     ImagePart,
     ImageSchema,
     Split,
@@ -41,6 +42,7 @@ __all__ = [
     "image_batches",
     "predict_images",
     "read_image_parts",
+    "viewed_batches",
 ]
 
 IMAGES_AT_ONCE = 256
@@ -190,9 +192,22 @@ def image_batches(
         workers: processes that decode images ahead; 0 decodes them when they are needed. The batches are the same.
     """
     drawn = augmentation(view, part.size or part.picture(0).shape[1])
+    return viewed_batches(part, sampler, drawn, seed=seed, workers=workers)
+
+
+def viewed_batches(
+    part: ImagePart | DetectionPart,
+    sampler: SeededBatchSampler,
+    view: Callable[..., Any] | None,
+    *,
+    seed: int,
+    workers: int,
+) -> DataLoader[Batch]:
+    """Return the batches of a sampler, images seen through a random view, see `image_batches`; None shows all of them
+    as they are."""
     images: Dataset[Batch] = part
-    if drawn is not None:
-        images = AugmentedImages(part, drawn, seed=seed, epoch=partial(getattr, sampler, "epoch"))
+    if view is not None:
+        images = AugmentedImages(part, view, seed=seed, epoch=partial(getattr, sampler, "epoch"))
     # A loader draws a seed for its workers: from a generator of its own, so that it leaves the training's alone.
     return DataLoader(
         images, batch_sampler=sampler, collate_fn=as_it_is, generator=torch.Generator(), num_workers=workers

@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
 
+from rankwise.data import DetectionSchema, Split
 from rankwise.losses import LOSSES, StableAPLoss
 from rankwise.losses.rivals import ALRPLoss, SquaredErrorLoss
 from rankwise.models import InChunks, Sampled
-from rankwise.tasks import DetectionTask, DetectorModel, ProposalLoss
-from rankwise.training import Checkpoints, adamw, cosine, fit, read_checkpoint
+from rankwise.problems import Detection, load_problem
+from rankwise.problems.detection import ProposalLoss
+from rankwise.training import Checkpoints, read_checkpoint
 from workers.boxed_pictures import make_split
+from workers.fitting import fit_with
 
 pytest.importorskip("torchvision")
 
-TASK = DetectionTask(
-    make_split(32),
-    "stable-ap",
-    {"rho": 0.1, "tau": 1.0},
-    model=DetectorModel(kind="faster-rcnn", channels=16, scale=2, sampled=24),
-    batch_size=8,
+DATA = make_split(32)
+SCHEMA = DetectionSchema.of(DATA.train)
+PROBLEM = Detection(
+    loss={"name": "stable-ap", "rho": 0.1, "tau": 1.0},
+    model={"kind": "faster-rcnn", "channels": 16, "scale": 2, "sampled": 24},
+    augmentation="none",
+    batches={"size": 8},
     metrics=("ap50", "ap"),
 )
+FAST = {"optimiser": {"learning_rate": 1e-2}}
 FITTING = [record.name for record in LOSSES if record.labels == "binary" and record.takes("lists")]
+
+
+def loss_of(problem):
+    return problem.build_loss(SCHEMA, DATA.train, steps=1)
 
 
 def sampled(seed=0, classes=2):
@@ -79,7 +87,7 @@ def test_balanced_lists_count_every_class_as_the_root_of_its_positives():
 @pytest.mark.parametrize("lists", ["classes", "all", "balanced"])
 def test_a_class_that_is_not_in_the_batch_changes_nothing_but_its_own_scores(lists):
     given = sampled(classes=3)._replace(labels=torch.tensor([0] * 10 + [1] * 3 + [-1] * 27))
-    value = replace(TASK, lists=lists).build_loss().ranking
+    value = loss_of(PROBLEM.changed(lists=lists)).ranking
     layout = ProposalLoss(value, 3, lists=lists)
     layout(given).backward()
     assert bool(torch.isfinite(given.logits.grad).all())
@@ -88,9 +96,9 @@ def test_a_class_that_is_not_in_the_batch_changes_nothing_but_its_own_scores(lis
 
 @pytest.mark.parametrize("name", FITTING)
 def test_every_loss_over_lists_moves_right_classes_up(name):
-    task = replace(TASK, loss=name, loss_options={}, bias_weight=0.0)
+    problem = PROBLEM.changed(loss=name, bias_weight=0.0)
     given = sampled()
-    task.build_loss()(given).backward()
+    loss_of(problem)(given).backward()
     assert bool(torch.isfinite(given.logits.grad).all())
     right = given.labels[:, None] == torch.arange(2)
     if name != "semi-variance":  # it pulls towards the mean of a kind, from both sides
@@ -99,26 +107,25 @@ def test_every_loss_over_lists_moves_right_classes_up(name):
 
 def test_a_batch_without_objects_trains_the_first_stage_alone():
     given = sampled()._replace(labels=torch.full((40,), -1), box_loss=torch.tensor(0.0))
-    loss = TASK.build_loss()
+    loss = loss_of(PROBLEM)
     assert loss(given).item() == pytest.approx(0.7)
     assert loss.skipped == 2
 
 
 @pytest.mark.parametrize("name", ["stable-ap", "soprc"])
 def test_it_learns_to_find_the_objects(name):
-    options = {"soprc": {"prior": 0.5, "tau": 1.0}, "stable-ap": TASK.loss_options}
-    task = replace(TASK, loss=name, loss_options=options[name])
-    run = fit(task, steps=40, optimiser=adamw(1e-2), schedule=cosine, eval_every=40)
+    problem = PROBLEM if name == "stable-ap" else PROBLEM.changed(loss={"name": name, "prior": 0.5, "tau": 1.0})
+    run = fit_with(problem, DATA, schema=SCHEMA, steps=40, every=40, **FAST)
     before, after = run.history.curve("ap50")
     assert before < 0.05
     assert after > 0.1, run.history.losses[::10]
 
 
 def test_resumed_after_any_step_equals_uninterrupted(tmp_path):
-    options = {"steps": 4, "optimiser": adamw(1e-2), "schedule": cosine, "eval_every": 2}
-    straight = fit(TASK, checkpoints=Checkpoints(tmp_path, keep=100), save_every=1, **options)
+    options = {"schema": SCHEMA, "steps": 4, "every": 2, **FAST}
+    straight = fit_with(PROBLEM, DATA, checkpoints=Checkpoints(tmp_path, keep=100), save_every=1, **options)
     for path in Checkpoints(tmp_path).paths()[1::2]:
-        resumed = fit(TASK, start=read_checkpoint(path), **options)
+        resumed = fit_with(PROBLEM, DATA, start=read_checkpoint(path), **options)
         for part in ("model", "loss"):
             left, right = (getattr(run, part).state_dict() for run in (straight, resumed))
             assert all(torch.equal(left[key], right[key]) for key in left), part
@@ -126,22 +133,17 @@ def test_resumed_after_any_step_equals_uninterrupted(tmp_path):
 
 
 def step(**changes):
-    task = replace(TASK, batch_size=2)
-    batch = next(iter(task.train_loader(0)))
-    model = task.build_model()
+    problem = PROBLEM.changed(batches={"size": 2})
+    batch = next(iter(problem.train_loader(DATA.train, 0)))
+    model = problem.build_model(SCHEMA)
     wrap = changes.pop("wrap", None)
-    return task.training_step(model if wrap is None else wrap(model), task.build_loss(), batch, **changes)
+    return problem.training_step(model if wrap is None else wrap(model), loss_of(problem), batch, **changes)
 
 
 @pytest.mark.parametrize(
     "make, message",
     [
-        (
-            lambda: replace(TASK, loss="alrp", loss_options={}).build_loss(),
-            "loss: expected a loss over lists for Faster",
-        ),
-        (lambda: DetectorModel(kind="fast-rcnn"), "kind: unknown word 'fast-rcnn'"),
-        (lambda: DetectorModel(sampled=64), "sampled: expected None, as RetinaNet learns from all anchors"),
+        (lambda: PROBLEM.changed(loss="alrp"), "expected a loss over lists with model.kind: faster-rcnn, got alrp"),
         (lambda: step(previous=lambda features: features), "previous_weights: expected a RetinaNet"),
         (lambda: step(wrap=lambda model: InChunks(model, 1)), "rows_at_once: expected a RetinaNet"),
         (lambda: ProposalLoss(StableAPLoss(), 2), 'ranking: expected a loss made with lists="columns"'),
@@ -159,23 +161,16 @@ def test_alrp_is_no_list_loss():
 
 def test_what_is_no_detector_is_named():
     with pytest.raises(TypeError, match="model: expected a detector, got Linear"):
-        TASK.detect(torch.nn.Linear(1, 1), "test")
+        PROBLEM.predict(torch.nn.Linear(1, 1), DATA.test)
 
 
 @pytest.mark.realdata
 @pytest.mark.slow
 def test_blood_cells_are_found_better_after_some_steps(real_data):
-    from rankwise.recipes import load_recipe
-
     changes = [f"data.train={real_data('bccd')}/BCCD", "model.kind=faster-rcnn", "model.sampled=64"]
-    task = load_recipe("bccd", changes).build_task(0)
-    some = {name: task.data.part(name).take(torch.arange(16)) for name in ("train", "validation", "test")}
-    run = fit(
-        replace(task, data=replace(task.data, **some), batch_size=4),
-        steps=40,
-        optimiser=adamw(5e-3),
-        schedule=cosine,
-        eval_every=40,
-    )
+    problem = load_problem("bccd", [*changes, "batches.size=4"])
+    schema, split = problem.read({})
+    some = Split(*(split.part(name).take(torch.arange(16)) for name in ("train", "validation", "test")))
+    run = fit_with(problem, some, schema=schema, steps=40, every=40, optimiser={"learning_rate": 5e-3})
     before, after = run.history.curve("ap")
     assert before < 0.02 < after

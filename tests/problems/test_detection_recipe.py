@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 import torch
 
 from rankwise.cli import main
-from rankwise.recipes import BadRecipe, library, load_recipe, make_recipe
+from rankwise.data import DetectionSchema
+from rankwise.problems import BadRecipe, load_problem, make_problem
+from rankwise.problems.kinds import library
+from rankwise.runs import load_run
 from rankwise.training import Checkpoints
 from workers.boxed_pictures import CLASSES, write_coco, write_voc
 
@@ -71,7 +75,8 @@ def test_faster_rcnn_by_a_recipe(folder, capsys):
 
 def test_parts_are_lists_shares_or_other_files(folder):
     def sizes(*changes):
-        split = make_recipe(RECIPE, changes).build_task(0).data
+        problem = make_problem(RECIPE, changes)
+        split = problem.cut(problem.read({})[1], seed=0)
         return [len(split.part(name)) for name in ("train", "validation", "test")]
 
     assert sizes() == [12, 6, 6]
@@ -85,14 +90,59 @@ def test_parts_are_lists_shares_or_other_files(folder):
 
 
 def test_classes_are_those_of_the_training_data_and_written_down(folder):
-    recipe = make_recipe(RECIPE).settled()
-    assert recipe.data.classes == CLASSES
+    schema, split = make_problem(RECIPE).read({})
+    assert schema.classes == split.train.classes == split.test.classes == CLASSES
+    assert schema == DetectionSchema.from_saved(json.loads(json.dumps(schema.to_json())), {})
     other = write_coco(folder / "others", count=5, seed=3)
     other["categories"].append({"id": 9, "name": "disc"})
     other["annotations"][0]["category_id"] = 9
     (folder / "others" / "boxes.json").write_text(json.dumps(other))
     with pytest.raises(ValueError, match=r"annotation 0: unknown class 'disc'"):
-        recipe.for_scoring(folder / "others" / "boxes.json", 0).build_task(0)
+        schema.read(folder / "others" / "boxes.json")
+
+
+def tables(run, source):
+    found = run.predict(source)
+    return torch.cat([torch.stack([found.image, found.label], 1), found.corners, found.score[:, None]], 1)
+
+
+def test_images_without_boxes_get_the_boxes_of_images_with_them(folder):
+    pytest.importorskip("PIL")
+    assert main(["train", "scenes.yaml", "data.resize=44", "--out", "run"]) == 0
+    write_coco(folder / "others", count=6, seed=3)
+    run = load_run("run")
+    assert len(run.calibration["thresholds"]) == 2
+    expected = tables(run, folder / "others" / "boxes.json")
+    assert len(expected) > 6
+    images = sorted((folder / "others" / "images").iterdir())
+    content = json.loads((folder / "others" / "boxes.json").read_text())
+    (folder / "others" / "alone.json").write_text(json.dumps({"images": content["images"]}))
+    pixels = torch.stack([read_image(each) for each in images]).permute(0, 2, 3, 1).numpy()
+    for source in (folder / "others" / "images", images, folder / "others" / "alone.json", pixels):
+        torch.testing.assert_close(tables(run, source), expected, rtol=0, atol=1e-6)
+        with pytest.raises(ValueError, match=r"expected"):
+            run.evaluate(source)
+    turned = folder / "turned"
+    turned.mkdir()
+    sideways(images[0], turned / "scene.jpg")
+    part = run.schema.read(turned, labels="optional")
+    assert (part.truth(0).height, part.truth(0).width) == (64, 48)
+    assert tuple(part.picture(0).shape[1:]) == (59, 44)
+
+
+def read_image(path):
+    from PIL import Image
+
+    return torch.from_numpy(np.array(Image.open(path))).permute(2, 0, 1)
+
+
+def sideways(path, target):
+    """Write an image that its EXIF data turn by a quarter."""
+    from PIL import Image
+
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.open(path).save(target, exif=exif)
 
 
 @pytest.mark.parametrize(
@@ -116,21 +166,23 @@ def test_classes_are_those_of_the_training_data_and_written_down(folder):
         (["augmentation=crop"], "augmentation: expected 'none', 'flip', 'flip-both' or 'ssd', got 'crop'"),
         (["data.bad_boxes=drop"], "data.bad_boxes: expected 'error' or 'skip', got 'drop'"),
         (["data.size=9"], "data.size: unknown key"),
+        (["lists=class"], "lists: expected 'classes', 'all' or 'balanced', got 'class'"),
+        (["model.backbone=resnet34"], "model.backbone: expected 'conv', 'resnet18' or 'resnet50', got 'resnet34'"),
     ],
 )
 def test_a_wrong_recipe_is_refused_with_the_key(changes, message):
     with pytest.raises(BadRecipe) as caught:
-        make_recipe(RECIPE, changes)
+        make_problem(RECIPE, changes)
     assert message in str(caught.value)
 
 
 def test_the_recipe_of_the_paper_trains_as_the_paper_says():
-    recipe = load_recipe("coco-stable-ap")
-    group = recipe.optimiser.make()([torch.nn.Parameter(torch.zeros(1))]).param_groups[0]
+    recipe = load_problem("coco-stable-ap")
+    group = recipe.optimiser.build([torch.nn.Parameter(torch.zeros(1))]).param_groups[0]
     assert (group["lr"], group["momentum"], group["nesterov"]) == (0.008, 0.9, False)
     assert (recipe.budget.epochs, recipe.schedule.at, recipe.batches.size) == (100, (0.75, 0.95), 32)
     assert (recipe.data.height, recipe.data.width) == (512, 512)
-    assert sum(recipe.model.make().anchors((512, 512)).levels) == 5456
+    assert sum(recipe.model.anchors((512, 512)).levels) == 5456
     assert (recipe.box_weight, recipe.bias_weight, recipe.overlap) == (2, 0.001, 0.6)
     assert (recipe.loss.options["a"], recipe.loss.options["t"], recipe.loss.options["update_rate"]) == (0.1, 2, 0.01)
     assert {"coco-stable-ap", "bccd"} <= set(library())
@@ -139,8 +191,10 @@ def test_the_recipe_of_the_paper_trains_as_the_paper_says():
 @pytest.mark.realdata
 @pytest.mark.slow
 def test_bccd_by_its_recipe_for_a_few_steps(real_data):
-    recipe = load_recipe("bccd", [f"data.train={real_data('bccd')}/BCCD"])
-    task = recipe.build_task(0)
-    assert [len(task.data.part(name)) for name in ("train", "validation", "test")] == [205, 87, 72]
-    value = task.training_step(task.build_model(), task.build_loss(), next(iter(task.train_loader(0))))
+    problem = load_problem("bccd", [f"data.train={real_data('bccd')}/BCCD"])
+    schema, split = problem.read({})
+    assert [len(split.part(name)) for name in ("train", "validation", "test")] == [205, 87, 72]
+    batch = next(iter(problem.train_loader(split.train, 0)))
+    loss = problem.build_loss(schema, split.train, steps=1)
+    value = problem.training_step(problem.build_model(schema), loss, batch)
     assert 0 < value.item() < 4

@@ -2,38 +2,51 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from dataclasses import replace
 
 import pytest
 import torch
 
-from rankwise.data import Boxes, DetectionSplit
+from rankwise.data import Boxes, DetectionSchema
 from rankwise.losses import StableAPLoss
 from rankwise.losses.rivals import ALRPLoss
+from rankwise.metrics import box_thresholds
 from rankwise.models import InChunks, RetinaNetDetector, make_anchors
 from rankwise.models.anchors import moved
-from rankwise.tasks import DetectionLoss, DetectionTask, DetectorModel
-from rankwise.training import Checkpoints, adamw, cosine, fit, read_checkpoint
+from rankwise.problems import Detection
+from rankwise.problems.detection import DetectionLoss
+from rankwise.problems.detection.boxes import true_boxes
+from rankwise.training import Checkpoints, read_checkpoint
 from workers.boxed_pictures import CLASSES, make_part, make_split
+from workers.fitting import fit_with
 
 pytest.importorskip("torchvision")
 
 DATA = make_split(32)
-TASK = DetectionTask(
-    DATA, "stable-ap", {"rho": 0.03}, model=DetectorModel(channels=16, scale=2), batch_size=8, metrics=("ap50", "ap")
+SCHEMA = DetectionSchema.of(DATA.train)
+PROBLEM = Detection(
+    loss={"name": "stable-ap", "rho": 0.03},
+    model={"channels": 16, "scale": 2},
+    augmentation="none",
+    batches={"size": 8},
+    metrics=("ap50", "ap"),
 )
 LOSSES = {
-    "stable-ap": TASK,
-    "soprc": replace(TASK, loss="soprc", loss_options={"prior": 0.9, "tau": 1.0}),
-    "ap-loss": replace(TASK, loss="ap-loss", loss_options={}),
-    "alrp": replace(TASK, loss="alrp", loss_options={}),
-    "focal": replace(TASK, loss="focal", loss_options={"per": "positive"}, lists="all"),
+    "stable-ap": PROBLEM,
+    "soprc": PROBLEM.changed(loss={"name": "soprc", "prior": 0.9, "tau": 1.0}),
+    "ap-loss": PROBLEM.changed(loss="ap-loss"),
+    "alrp": PROBLEM.changed(loss="alrp"),
+    "focal": PROBLEM.changed(loss={"name": "focal", "per": "positive"}, lists="all"),
 }
 
 
-def train(task, **options):
-    return fit(task, **{"steps": 40, "optimiser": adamw(1e-2), "schedule": cosine, "eval_every": 40, **options})
+def train(problem, **options):
+    return fit_with(problem, DATA, schema=SCHEMA, **{"optimiser": {"learning_rate": 1e-2}, **options})
+
+
+def loss_of(problem):
+    return problem.build_loss(SCHEMA, DATA.train, steps=1)
 
 
 def outputs_of(grid, images=2, seed=0, classes=2):
@@ -93,7 +106,7 @@ def test_the_loss_is_the_sum_of_its_three_terms():
 
 def test_all_lists_as_one_and_focal_without_bias():
     outputs = outputs_of(GRID)
-    loss = LOSSES["focal"].build_loss()
+    loss = loss_of(LOSSES["focal"])
     assert loss.bias_weight == 0
     assert loss.lists == "all"
     seen = []
@@ -155,7 +168,7 @@ def test_a_batch_without_objects_is_a_zero_with_a_gradient():
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_every_loss_learns_to_find_the_objects(name):
-    run = train(LOSSES[name], steps=60, eval_every=60)
+    run = train(LOSSES[name], steps=60, every=60)
     before, after = run.history.curve("ap50")
     assert before < 0.01
     assert after > 0.06, run.history.losses[::10]
@@ -163,11 +176,11 @@ def test_every_loss_learns_to_find_the_objects(name):
 
 @pytest.mark.parametrize("name", ["stable-ap", "soprc"])
 def test_resumed_after_any_step_equals_uninterrupted(name, tmp_path):
-    task = replace(LOSSES[name], augmentation="flip-both")
-    options = {"steps": 6, "eval_every": 3, "previous_weights": name == "stable-ap"}
-    straight = train(task, checkpoints=Checkpoints(tmp_path, keep=100), save_every=1, **options)
+    problem = LOSSES[name].changed(augmentation="flip-both")
+    options = {"steps": 6, "every": 3, "gradient": {"previous_weights": name == "stable-ap"}}
+    straight = train(problem, checkpoints=Checkpoints(tmp_path, keep=100), save_every=1, **options)
     for path in Checkpoints(tmp_path).paths()[1::3]:
-        resumed = train(task, start=read_checkpoint(path), **options)
+        resumed = train(problem, start=read_checkpoint(path), **options)
         for part in ("model", "loss"):
             left, right = (getattr(run, part).state_dict() for run in (straight, resumed))
             assert all(torch.equal(left[key], right[key]) for key in left), part
@@ -175,22 +188,22 @@ def test_resumed_after_any_step_equals_uninterrupted(name, tmp_path):
 
 
 def test_rows_at_once_and_workers_change_nothing():
-    task = replace(TASK, batch_size=4)
-    model, loss = task.build_model().eval(), task.build_loss()
-    batch = next(iter(task.train_loader(0)))
-    values = [task.training_step(each, task.build_loss(), batch) for each in (model, InChunks(model, 3))]
+    problem = PROBLEM.changed(batches={"size": 4})
+    model, loss = problem.build_model(SCHEMA).eval(), loss_of(problem)
+    batch = next(iter(problem.train_loader(DATA.train, 0)))
+    values = [problem.training_step(each, loss_of(problem), batch) for each in (model, InChunks(model, 3))]
     torch.testing.assert_close(*values)
     assert loss.unmatched == 0
-    ahead = replace(task, workers=2)
-    for alone, together in zip(task.train_loader(3), ahead.train_loader(3), strict=True):
+    ahead = problem.changed(data={"workers": 2})
+    for alone, together in zip(problem.train_loader(DATA.train, 3), ahead.train_loader(DATA.train, 3), strict=True):
         assert torch.equal(alone.features, together.features)
         assert torch.equal(alone.boxes.corners, together.boxes.corners)
+    assert torch.equal(problem.predict(model, DATA.test).corners, ahead.predict(model, DATA.test).corners)
 
 
 def test_perfect_outputs_find_everything_and_boxes_come_in_pixels_of_the_files():
     part = make_part(6, seed=7, size=(96, 64))
-    task = replace(TASK, data=DetectionSplit(part, part, part))
-    anchors = task.model.anchors(part.size)
+    anchors = PROBLEM.model.anchors(part.size)
 
     class Perfect(RetinaNetDetector):
         """Gives the true box of the object nearest to each anchor, surest where it is nearest."""
@@ -212,33 +225,27 @@ def test_perfect_outputs_find_everything_and_boxes_come_in_pixels_of_the_files()
                 outputs[place].scatter_(1, labels[near][:, None], -away.min(1).values[:, None] / 10)
             return outputs
 
-    found = task.judge(Perfect(), "test", bootstrap=50)
+    found = PROBLEM.inspect(Perfect(), part, bootstrap=50).evaluation
     assert found.means["ap50"] > 0.9
     assert set(found.means) == {"ap50", "ap", *(f"ap50 {name}" for name in CLASSES), "ap per image"}
-    boxes = task.detect(Perfect(), "test")
+    boxes = PROBLEM.predict(Perfect(), part)
     assert float(boxes.corners[:, 3].max()) <= 48
-    assert task.evaluate(Perfect(), "test").keys() == {"ap50", "ap"}
+    assert PROBLEM.evaluate(Perfect(), part).means.keys() == {"ap50", "ap"}
 
 
 @pytest.mark.parametrize(
     "make, message",
     [
-        (lambda: replace(TASK, metrics=("map",)), "unknown metric of boxes 'map'"),
-        (lambda: replace(TASK, loss="song").build_loss(), "loss: expected a loss over lists of labels 0 and 1"),
-        (lambda: replace(TASK, loss="triplet").build_loss(), "loss: expected a loss over lists of labels 0 and 1"),
-        (lambda: replace(TASK, lists="class").build_loss(), "lists: unknown word 'class'"),
+        (lambda: PROBLEM.changed(metrics=("map",)), "unknown metric of boxes 'map'"),
+        (lambda: loss_of(PROBLEM.changed(loss="song")), "loss: expected a loss over lists of labels 0 and 1"),
+        (lambda: loss_of(PROBLEM.changed(loss="triplet")), "loss: expected a loss over lists of labels 0 and 1"),
+        (lambda: DetectionLoss(ALRPLoss(), GRID, 2, lists="class"), "lists: unknown word 'class'"),
         (
-            lambda: replace(LOSSES["alrp"], lists="balanced").build_loss(),
+            lambda: DetectionLoss(ALRPLoss(), GRID, 2, lists="balanced"),
             "lists: expected classes or all with aLRP, which takes no weights, got balanced",
         ),
-        (lambda: DetectorModel("resnet34"), "backbone: unknown word 'resnet34'"),
-        (lambda: replace(TASK, augmentation="turn").train_loader(0), "augmentation: unknown word 'turn'"),
         (lambda: DetectionLoss(StableAPLoss(), GRID, 2), 'ranking: expected a loss made with lists="columns"'),
-        (
-            lambda: replace(TASK, data=DetectionSplit(make_part(4), make_part(4), make_part(4, size=(32, 32)))),
-            "data: expected the same classes and one size in all parts",
-        ),
-        (lambda: TASK.build_loss()(outputs_of(GRID), LABELS, BOXES), "outputs: expected the shape of images, anchors"),
+        (lambda: loss_of(PROBLEM)(outputs_of(GRID), LABELS, BOXES), "outputs: expected the shape of images, anchors"),
     ],
 )
 def test_wrong_choices_are_named(make, message):
@@ -246,7 +253,31 @@ def test_wrong_choices_are_named(make, message):
         make()
 
 
+def test_calibration_decides_the_boxes_that_are_drawn():
+    torch.manual_seed(0)
+    model = PROBLEM.build_model(SCHEMA)
+    assert PROBLEM.inspect(model, DATA.test).drawings == ()
+    (least, most) = (
+        PROBLEM.inspect(model, DATA.test, calibration={"thresholds": [each, each]}).drawings for each in (-1e9, None)
+    )
+    assert len(least) == len(most) == 6
+    assert all(box.correct is None for drawing in most for box in drawing.boxes)
+    assert all(any(box.correct is not None for box in drawing.boxes) for drawing in least)
+
+
+def test_calibration_is_plain_and_none_for_a_class_without_a_right_box():
+    model = train(PROBLEM, steps=40, every=None).model
+    squares = [n for n in range(len(DATA.validation)) if set(DATA.validation.truth(n).labels.tolist()) == {1}]
+    for part in (DATA.validation, DATA.validation.take(torch.tensor(squares))):
+        found = PROBLEM.calibrate(model, part)
+        truth = true_boxes(part)
+        best = box_thresholds(PROBLEM.predict(model, part), truth, images=len(part), classes=2).tolist()
+        assert json.loads(json.dumps(found, allow_nan=False)) == found
+        assert found["thresholds"] == [None if each == float("inf") else each for each in best]
+    assert found["thresholds"][0] is None
+
+
 def test_without_torchvision_it_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "torchvision", None)
     with pytest.raises(ModuleNotFoundError, match=r"RetinaNet needs torchvision: pip install 'rankwise\[vision\]'"):
-        TASK.build_model()
+        PROBLEM.build_model(SCHEMA)
