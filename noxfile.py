@@ -27,8 +27,8 @@ RUNNERS = [
     for line in PROJECT["project"]["optional-dependencies"]["test"]
     if re.match("(pytest|pytest-xdist|hypothesis)>", line)
 ]
-# The two files of the core that need another library: torchmetrics, pytorch-metric-learning.
-NEED_MORE = ("--ignore-glob=*/metrics/classes.py", "--ignore-glob=*/rivals/metric_learning.py")
+# The two files of the core that need another library, torchmetrics and pytorch-metric-learning, wherever it is installed.
+NEED_MORE = ("--ignore-glob=/*/metrics/classes.py", "--ignore-glob=/*/rivals/metric_learning.py")
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": None}
 
 
@@ -65,6 +65,7 @@ def wheel(session: nox.Session) -> None:
     """Build; test the core, by the tests of the sdist, with the wheel, torch and numpy only; then run `demo`."""
     shutil.rmtree("dist", ignore_errors=True)
     session.run("uv", "build", "--quiet", "--out-dir", "dist")
+    session.notify("demo")
     (source,) = Path("dist").glob("*.tar.gz")
     session.install(str(built_wheel()), *RUNNERS)
     with tempfile.TemporaryDirectory() as folder:
@@ -74,7 +75,6 @@ def wheel(session: nox.Session) -> None:
         shutil.rmtree(unpacked / "src")
         session.chdir(unpacked)
         run_tests(session, *core_tests())
-    session.notify("demo")
 
 
 @nox.session
