@@ -27,7 +27,7 @@ RUNNERS = [
     for line in PROJECT["project"]["optional-dependencies"]["test"]
     if re.match("(pytest|pytest-xdist|hypothesis)>", line)
 ]
-# The two files of the core that need another library, torchmetrics and pytorch-metric-learning, wherever it is installed.
+# The two files of the core, wherever it is installed, that need more: torchmetrics and pytorch-metric-learning.
 NEED_MORE = ("--ignore-glob=/*/metrics/classes.py", "--ignore-glob=/*/rivals/metric_learning.py")
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": None}
 
@@ -50,7 +50,8 @@ def core_newest(session: nox.Session) -> None:
 def lowest(session: nox.Session) -> None:
     """Everything, with the lowest version of each direct dependency."""
     install(session, LOWEST, *EVERYTHING)
-    run_tests(session)
+    # Old versions of libraries warn that other libraries have moved on.
+    run_tests(session, "-W", "default::DeprecationWarning")
 
 
 @nox.session(python=PYTHONS)
