@@ -21,6 +21,7 @@ from rankwise.losses.rivals import (
     SmoothAPLoss,
     SOAPLoss,
 )
+from rankwise.surrogates import Sigmoid
 
 # Multiples of 1/64: ties are frequent, and exact whatever is added.
 cases = st.integers(2, 12).flatmap(
@@ -283,3 +284,54 @@ def test_histograms_refuse_scores_outside_their_range():
 def test_ranks_refuse_unequal_weights():
     with pytest.raises(ValueError, match=r"weights: expected equal weights .* got some 2 times as heavy"):
         BlackboxAPLoss()(torch.tensor([3.0, 0.0]), torch.tensor([1, 0]), weights=torch.tensor([1.0, 2.0]))
+
+
+class CountingSigmoid(Sigmoid):
+    """Counts the pairs that it is asked of."""
+
+    asked = 0
+
+    def value(self, x):
+        CountingSigmoid.asked += x.numel()
+        return super().value(x)
+
+    def slope(self, x):
+        CountingSigmoid.asked += x.numel()
+        return super().slope(x)
+
+
+@pytest.mark.parametrize("spread", [0.3, 20.0])
+@pytest.mark.parametrize("build", [PairwiseAUROCLoss, lambda: SmoothAPLoss(0.1)], ids=["auroc", "smooth AP"])
+def test_long_lists_are_not_gone_through_pair_by_pair(build, spread):
+    """And give the value and the gradient of going through them."""
+    generator = torch.Generator().manual_seed(0)
+    labels = (torch.arange(12_000) % 4 == 0).long()
+    scores = spread * torch.randn(12_000, generator=generator, dtype=torch.float64) + 0.2 * spread * labels
+    name = "surrogate" if build is PairwiseAUROCLoss else "step"
+    losses = [build(), build()]
+    temperature = getattr(losses[0], name).temperature
+    setattr(losses[0], name, CountingSigmoid(temperature))
+    setattr(losses[1], name, AllPairs(temperature))
+    CountingSigmoid.asked = 0
+    found = []
+    for loss in losses:
+        leaf = scores.clone().requires_grad_()
+        value = loss(leaf, labels)
+        found.append((value.detach(), *torch.autograd.grad(value, leaf)))
+    torch.testing.assert_close(found[0], found[1], rtol=1e-9, atol=1e-14)
+    assert CountingSigmoid.asked == 0
+
+
+class AllPairs:
+    """The same sigmoid, of which nothing more is known."""
+
+    pieces = None
+
+    def __init__(self, temperature):
+        self.sigmoid = Sigmoid(temperature)
+
+    def value(self, x):
+        return self.sigmoid.value(x)
+
+    def slope(self, x):
+        return self.sigmoid.slope(x)

@@ -32,6 +32,7 @@ BY_DEFINITION = {
     surrogates.Logistic: lambda s: functools.partial(oracle.logistic, temperature=s.temperature),
 }
 METHODS = [(s, m) for s in PIECEWISE for m in ("dense", "sorted")] + [(s, "dense") for s in SMOOTH]
+METHODS += [(surrogates.Sigmoid(temperature), "cells") for temperature in (0.4, 0.02)]
 
 
 def random_case(seed, lists=3, anchors=5, others=9, dtype=torch.float64, offset=0.0, spread=1.0):
@@ -253,3 +254,43 @@ def test_bad_input_is_named(change, message):
     call = {"anchors": a, "others": b, "surrogate": surrogates.Hinge(), **change}
     with pytest.raises(ValueError, match=message):
         pair_sums(call.pop("anchors"), call.pop("others"), call.pop("surrogate"), **call)
+
+
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 1e-6), (torch.float64, 1e-11)])
+@pytest.mark.parametrize("temperature", [2.0, 0.1, 0.01])
+def test_cells_give_the_sums_and_gradients_of_all_pairs(temperature, dtype, tolerance):
+    surrogate = surrogates.Sigmoid(temperature)
+    a, b, w = random_case(5, lists=2, anchors=150, others=900, dtype=dtype, offset=40.0)
+    masks = {"anchor_mask": torch.rand(2, 150) < 0.8, "other_mask": torch.rand(2, 900) < 0.7}
+    b.data[~masks["other_mask"]] = 1e9  # what stands in a gap does not matter
+    a.data[~masks["anchor_mask"]] = -1e9
+    found = [sums_and_gradients(a, b, w, surrogate, method, **masks) for method in ("cells", "dense")]
+    assert worst_difference(*found) < tolerance
+    plain = [sums_and_gradients(a, b, None, surrogate, method, **masks) for method in ("cells", "dense")]
+    assert worst_difference(*plain) < tolerance
+
+
+def test_cells_keep_small_sums():
+    """Each term counts by itself: 20 temperatures below an anchor an other still adds 2e-9."""
+    a, b = torch.tensor([[20.0, 0.0]], dtype=torch.float64), torch.zeros(1, 3, dtype=torch.float64)
+    found = pair_sums(a, b, surrogates.Sigmoid(1.0), method="cells")
+    torch.testing.assert_close(found, 3 * torch.sigmoid(-a), rtol=1e-11, atol=0)
+
+
+def test_scores_of_too_many_cells_go_over_all_pairs():
+    a, b = torch.randn(1, 3000) * 1e30, torch.randn(1, 3000) * 1e30
+    found = pair_sums(a, b, surrogates.Sigmoid(0.1))
+    assert torch.equal(found, pair_sums(a, b, surrogates.Sigmoid(0.1), method="dense"))
+
+
+@pytest.mark.parametrize("anchors, others", [(0, 5), (5, 0), (0, 0)])
+def test_cells_of_nothing(anchors, others):
+    a, b = torch.ones(2, anchors, requires_grad=True), torch.ones(2, others, requires_grad=True)
+    sums = pair_sums(a, b, surrogates.Sigmoid(), method="cells")
+    assert torch.equal(sums, torch.zeros(2, anchors))
+    assert not any(bool(g.any()) for g in torch.autograd.grad(sums.sum(), (a, b)))
+
+
+def test_cells_need_a_sigmoid():
+    with pytest.raises(ValueError, match='method: "cells" needs a Sigmoid, got Logistic'):
+        pair_sums(torch.ones(2), torch.ones(2), surrogates.Logistic(), method="cells")

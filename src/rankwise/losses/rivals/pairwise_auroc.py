@@ -21,7 +21,8 @@ class PairwiseAUROCLoss(ListLoss):
     """1 - AUROC, made smooth: the mean of a surrogate of s_i - s_j over all positives i and negatives j of a list.
 
     Args:
-        surrogate: "sigmoid", 1 / (1 + exp(x / tau)), or "huber", the one-sided Huber of width tau (in O(n log n)).
+        surrogate: "sigmoid", 1 / (1 + exp(x / tau)), or "huber", the one-sided Huber of width tau. Long lists take
+            O(n) or O(n log n), see `rankwise.pairs`.
         tau: width of the surrogate.
         link: how scores come to about [-1, 1], see `AUPRCLoss`.
         lists, empty, reduction: see `ListLoss`.
