@@ -69,7 +69,7 @@ def test_features_are_exact_in_float32(golden, tmp_path):
 
 
 def test_every_kind_of_problem_has_a_golden_run(golden):
-    from rankwise.recipes.kinds import KINDS
+    from rankwise.problems.kinds import KINDS
 
     assert {recipe["task"] for recipe in golden.RECIPES.values()} == set(KINDS)
 

@@ -102,7 +102,7 @@ def made_by_estimator():
 
 
 def made_by_recipe():
-    from rankwise.recipes.schema import LossChoice
+    from rankwise.problems import LossChoice
 
     LossChoice.of("soprc", taux=1)
 

@@ -7,21 +7,23 @@ from xml.etree import ElementTree
 import pytest
 import torch
 
+from benchmarks.quality.bccd.frames import draw_frames
+from rankwise.data import DetectionSchema
 from rankwise.metrics import BoxTable
-from rankwise.report.frames import draw_frames
-from rankwise.tasks import Box, DetectionTask, DetectorModel, Drawing
-from rankwise.tasks.seen_boxes import draw_boxes
-from workers.boxed_pictures import HEIGHT, WIDTH, make_split
+from rankwise.problems import Detection
+from rankwise.problems.detection.boxes import draw_boxes, true_boxes
+from rankwise.problems.inspection import Box, Drawing
+from workers.boxed_pictures import HEIGHT, WIDTH, make_part
 
 pytest.importorskip("torchvision")
 pytest.importorskip("PIL")
 
 SVG = "{http://www.w3.org/2000/svg}"
-TASK = DetectionTask(make_split(6), "stable-ap", model=DetectorModel(channels=8, scale=2))
+PART = make_part(6, seed=2)
 
 
 def test_boxes_are_right_wrong_or_missed():
-    part, truth = TASK.data.test, TASK.true_boxes("test")
+    part, truth = PART, true_boxes(PART)
     image = int(truth.image[0])
     rows = (truth.image == image).nonzero().squeeze(1)
     first = rows[:1]
@@ -32,7 +34,7 @@ def test_boxes_are_right_wrong_or_missed():
         torch.cat([truth.corners[first], aside, truth.corners[first]]),
         torch.tensor([2.0, 1.0, -3.0]),
     )
-    (drawing,) = draw_boxes(part, found, truth, torch.zeros(len(part.classes)), [image])
+    (drawing,) = draw_boxes(part, found, truth, [0.0] * len(part.classes), [image])
     assert torch.equal(drawing.picture, part.source.image(image))
     # The third box is below the threshold.
     assert [box.correct for box in drawing.boxes] == [True, False] + [None] * (len(rows) - 1)
@@ -45,12 +47,15 @@ def test_boxes_are_right_wrong_or_missed():
 
 
 def test_a_detector_draws_what_it_finds():
+    problem = Detection(model={"channels": 8, "scale": 2})
     torch.manual_seed(0)
-    model = TASK.build_model()
-    first, second = TASK.draw(model, "test", [4, 1])
+    model = problem.build_model(DetectionSchema.of(PART))
+    thresholds = problem.calibrate(model, PART)["thresholds"]
+    first, second = draw_boxes(PART, problem.predict(model, PART), true_boxes(PART), thresholds, [4, 1])
     assert first.caption.startswith("scene-4: ")
     assert second.caption.startswith("scene-1: ")
-    assert TASK.inspect(model, "test").drawings
+    drawn = problem.inspect(model, PART, calibration={"thresholds": thresholds}).drawings
+    assert [each.caption for each in drawn][4] == first.caption
 
 
 def test_the_drawing_has_every_box_and_stands_alone():
