@@ -96,7 +96,7 @@ def build(kind: str) -> torch.nn.Module:
 
 def _detection_builders() -> dict[str, Callable[[], torch.nn.Module]]:
     # These need more than torch and numpy.
-    from rankwise.tasks import DetectionLoss, ProposalLoss
+    from rankwise.problems.detection import DetectionLoss, ProposalLoss
 
     return {
         "detector": lambda: DetectionLoss(StableAPLoss(lists="columns", update_rate=0.1), ANCHORS, 2),

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,16 +21,16 @@ from benchmarks.find import find_data
 from benchmarks.quality.bccd.frames import draw_frames
 from benchmarks.quality.grid.command import run_plan
 from benchmarks.quality.grid.plan import Figures, Key, Method, Plan
-from rankwise.data import DetectionPart, DetectionSplit, read_boxes
-from rankwise.tasks import DetectionTask, DetectorModel
-from rankwise.training import adamw, fit, warmed_up
+from rankwise.data import DetectionPart, DetectionSchema, Split, read_boxes
+from rankwise.problems import Detection
+from rankwise.problems.detection.boxes import draw_boxes, true_boxes
+from rankwise.training import fit
 
 STEPS, BATCH, WARMUP = 300, 8, 20
 HEIGHT, WIDTH = 144, 192
 METRICS = ("ap", "ap50", "ap75")
 SETTINGS = ((4e-3, 0.05), (2e-3, 0.05))
 SEEDS = (0, 1, 2)
-MODEL = DetectorModel(channels=32, scale=4)
 BUILT = Path("build", "bccd")
 PICTURES = (0, 20, 40)
 
@@ -62,49 +63,50 @@ ABOUT = (
 
 
 @cache
-def load_split(fitted: str) -> DetectionSplit:
-    """The official parts; for "all" the training part holds the validation images as well."""
+def load_split(fitted: str) -> Split[DetectionPart]:
+    """Return the official parts; for "all" the training part holds the validation images as well."""
     read = read_boxes(find_data("bccd") / "BCCD", bad_boxes="skip")
     whole = DetectionPart.of(read, (HEIGHT, WIDTH), resize=HEIGHT, cache=True)
     which = np.array(read.parts)
     learn = ("train", "validation") if fitted == "all" else ("train",)
     parts = (np.flatnonzero(np.isin(which, names)) for names in (learn, ("validation",), ("test",)))
-    return DetectionSplit(*(whole.take(torch.from_numpy(rows)) for rows in parts))
+    return Split(*(whole.take(torch.from_numpy(rows)) for rows in parts))
 
 
-def make_task(method: Method, fitted: str) -> DetectionTask:
-    return DetectionTask(
-        load_split(fitted),
-        method.loss,
-        method.options,
-        lists="balanced" if method.name.endswith(BALANCED) else "all",
-        model=MODEL,
-        augmentation="flip-both",
-        batch_size=BATCH,
-        metrics=METRICS,
+def make_problem(method: Method, rate: float, decay: float, *, steps: int = STEPS, **changes: Any) -> Detection:
+    """Return the problem of a method; `changes` are further options."""
+    return Detection.model_validate(
+        {
+            "loss": {"name": method.loss, **method.options},
+            "lists": "balanced" if method.name.endswith(BALANCED) else "all",
+            "model": {"channels": 32, "scale": 4},
+            "augmentation": "flip-both",
+            "batches": {"size": BATCH},
+            "metrics": METRICS,
+            "optimiser": {"learning_rate": rate, "weight_decay": decay},
+            "schedule": {"name": "cosine", "warmup": min(WARMUP, steps // 2)},
+            "budget": {"steps": steps},
+            "evaluation": {"every": None, "weights": "last"},
+            **changes,
+        }
     )
 
 
 def run(key: Key, method: Method | None, *, steps: int = STEPS, keep: bool = True) -> tuple[Figures, Tensor | None]:
     assert method is not None
-    task = make_task(method, key.fitted)
-    fitted = fit(
-        task,
-        steps=steps,
-        optimiser=adamw(key.rate, weight_decay=key.decay),
-        schedule=warmed_up(min(WARMUP, steps // 2)),
-        seed=key.seed,
-    )
+    split = load_split(key.fitted)
+    problem = make_problem(method, key.rate, key.decay, steps=steps)
+    fitted = fit(problem, DetectionSchema.of(split.train), split, seed=key.seed)
     model = fitted.model
-    some = replace(task, data=replace(task.data, train=task.data.train.take(torch.arange(72))))
-    figures = {"train": some.evaluate(model, "train")["ap"], "seconds": fitted.history.seconds}
+    some = split.train.take(torch.arange(72))
+    figures = {"train": problem.evaluate(model, some).means["ap"], "seconds": fitted.history.seconds}
     if key.fitted == "train":
-        return {**figures, "validation": task.evaluate(model, "validation")["ap"]}, None
+        return {**figures, "validation": problem.evaluate(model, split.part("validation")).means["ap"]}, None
     if keep and key.seed == SEEDS[0]:
         BUILT.mkdir(parents=True, exist_ok=True)
         torch.save(model.state_dict(), _weights(method))
-    test = task.judge(model, "test")
-    return {**figures, **{name: test.means[name] for name in METRICS}}, test.per_query["ap per image"].float()
+    test = problem.evaluate(model, split.part("test"))
+    return {**figures, **test.means}, test.per_query["ap per image"].float()
 
 
 def _weights(method: Method) -> Path:
@@ -116,13 +118,17 @@ def _file_name(method: Method) -> str:
 
 
 def draw() -> None:
-    """The same test images as two detectors see them, as SVG files."""
+    """Write SVG files of the same test images with the boxes of two detectors."""
+    split = load_split("all")
+    test = split.part("test")
     for method in (method for method in METHODS if method.name in DRAWN):
         # Thresholds come from the validation images, which these models have learned from: a picture, not a figure.
-        task = make_task(method, "all")
-        model = task.build_model()
+        problem = make_problem(method, *SETTINGS[0])
+        model = problem.build_model(DetectionSchema.of(test))
         model.load_state_dict(torch.load(_weights(method), weights_only=True))
-        for number, drawing in enumerate(task.draw(model, "test", PICTURES)):
+        thresholds = problem.calibrate(model, split.part("validation"))["thresholds"]
+        drawings = draw_boxes(test, problem.predict(model, test), true_boxes(test), thresholds, PICTURES)
+        for number, drawing in enumerate(drawings):
             path = BUILT / f"{_file_name(method)}-{number}.svg"
             path.write_text(draw_frames(drawing))
             print(f"{path}: {drawing.caption}")

@@ -9,13 +9,14 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.quality.bccd.__main__ import FOCAL, SOPRC, STEPS, WARMUP, make_task
+from benchmarks.quality.bccd.__main__ import FOCAL, SOPRC, STEPS, load_split, make_problem
 from benchmarks.quality.grid.plan import Method
-from rankwise.training import adamw, fit, warmed_up
+from rankwise.data import DetectionSchema
+from rankwise.training import fit
 
 FILE = Path(__file__).parent / "trials.csv"
 
@@ -33,7 +34,7 @@ class Trial:
 LOWERED = {"tau": 1.0, "prior": {"start": 0.5, "end": 0.03, "steps": STEPS}}
 TRIALS = {
     "focal": Trial("focal", FOCAL, 4e-3),
-    "focal, anchors half as wide": Trial("focal", FOCAL, 4e-3, {"scale": 2.0}),
+    "focal, anchors half as wide": Trial("focal", FOCAL, 4e-3, {"model": {"channels": 32, "scale": 2.0}}),
     "SOPRC": Trial("soprc", SOPRC, 2e-3),
     "SOPRC, a list per class": Trial("soprc", SOPRC, 2e-3, {"lists": "classes"}),
     "SOPRC, prior lowered from .5 to .03": Trial("soprc", LOWERED, 2e-3),
@@ -44,13 +45,10 @@ TRIALS = {
 
 
 def run(trial: Trial) -> dict[str, float]:
-    task = make_task(Method("", trial.loss, trial.options), "train")
-    changes = dict(trial.changes)
-    if "scale" in changes:
-        changes["model"] = replace(task.model, scale=changes.pop("scale"))
-    task = replace(task, **changes)
-    fitted = fit(task, steps=STEPS, optimiser=adamw(trial.rate, weight_decay=0.05), schedule=warmed_up(WARMUP), seed=0)
-    means = task.judge(fitted.model, "validation").means
+    split = load_split("train")
+    problem = make_problem(Method("", trial.loss, trial.options), trial.rate, 0.05, **trial.changes)
+    model = fit(problem, DetectionSchema.of(split.train), split).model
+    means = problem.inspect(model, split.part("validation")).evaluation.means
     return {name: value for name, value in means.items() if name != "ap per image"}
 
 
