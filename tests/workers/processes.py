@@ -14,7 +14,7 @@ import socket
 import sys
 import tempfile
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -26,7 +26,6 @@ METHOD = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods()
 CONTEXT = multiprocessing.get_context(METHOD)
 if METHOD == "forkserver":
     CONTEXT.set_forkserver_preload(["rankwise.cli.train", "rankwise.recipes.run", "rankwise.metrics.classes"])
-STREAMS = ("out", "err")
 
 
 class Program:
@@ -36,15 +35,24 @@ class Program:
         run: a function of a module.
         arguments: what it is called with.
         environment: variables in addition to those of this process.
+        terminal: the device it writes to, instead of files that `communicate` reads.
     """
 
-    def __init__(self, run: Callable[..., int], *arguments: object, environment: Mapping[str, str] | None = None):
+    def __init__(
+        self,
+        run: Callable[..., int],
+        *arguments: object,
+        environment: Mapping[str, str] | None = None,
+        terminal: str | None = None,
+    ) -> None:
         _start_server()
-        self._folder = Path(tempfile.mkdtemp())
-        weakref.finalize(self, shutil.rmtree, self._folder)
+        folder = Path(tempfile.mkdtemp())
+        weakref.finalize(self, shutil.rmtree, folder)
+        self._files = (folder / "out", folder / "err")
+        streams = self._files if terminal is None else (terminal, terminal)
         variables = {**os.environ, **(environment or {})}
         self._process = CONTEXT.Process(
-            target=_redirected, args=(self._folder, os.getcwd(), variables, run, arguments), daemon=True
+            target=_redirected, args=(streams, os.getcwd(), variables, run, arguments), daemon=True
         )
         self._process.start()
 
@@ -66,8 +74,7 @@ class Program:
 
     def written(self) -> tuple[str, str]:
         """Return what has been written to stdout and stderr so far."""
-        files = (self._folder / name for name in STREAMS)
-        out, err = (file.read_text(encoding="utf-8") if file.exists() else "" for file in files)
+        out, err = (file.read_text(encoding="utf-8") if file.exists() else "" for file in self._files)
         return out, err
 
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
@@ -103,12 +110,16 @@ def _start_server() -> None:
 
 
 def _redirected(
-    streams: Path, folder: str, variables: dict[str, str], run: Callable[..., int], arguments: tuple[object, ...]
+    streams: Sequence[str | Path],
+    folder: str,
+    variables: dict[str, str],
+    run: Callable[..., int],
+    arguments: tuple[object, ...],
 ) -> None:
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(variables)
-    for number, name in enumerate(STREAMS, start=1):
-        os.dup2(os.open(streams / name, os.O_WRONLY | os.O_CREAT), number)
+    for number, stream in enumerate(streams, start=1):
+        os.dup2(os.open(stream, os.O_WRONLY | os.O_CREAT), number)
     torch.set_num_threads(1)
     sys.exit(run(*arguments))
