@@ -24,7 +24,6 @@ from workers.processes import Program, rank_environments
 from workers.rows import write_all, write_table
 
 
-
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -164,9 +164,9 @@ def test_partial_fit_goes_on_and_forgets_nothing(rows):
 
 def test_early_stopping_ends_before_the_budget(rows):
     X, y, _, _ = rows
-    short = small(max_steps=4000, learning_rate=0.05, patience=2).fit(X, y)
-    assert short.history_[-1]["step"] < 4000
-    assert [look["step"] for look in short.history_[:2]] == [200, 400]
+    short = small(max_steps=800, learning_rate=0.05, patience=2).fit(X, y)
+    assert short.history_[-1]["step"] < 800
+    assert [look["step"] for look in short.history_[:2]] == [40, 80]
 
 
 @pytest.mark.parametrize(
