@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankwise.lists import compact, pack, reduce_lists
+from rankwise.lists import compact, count, pack, reduce_lists
 
 INT64 = torch.iinfo(torch.int64)
 ragged = st.lists(
@@ -43,6 +43,13 @@ def test_very_different_lengths_go_to_different_blocks():
     torch.testing.assert_close(sums, torch.stack([scores[ids == i].sum() for i in range(8)]))
 
 
+@pytest.mark.parametrize("longest, blocks", [(1028, 1), (1029, 2)])
+def test_lists_share_a_block_while_it_has_two_slots_for_each_item_and_1024_more(longest, blocks):
+    ids = torch.repeat_interleave(torch.arange(3), torch.tensor([1, longest, 1]))
+    packed = pack(torch.zeros(len(ids)), torch.zeros(len(ids)), query_ids=ids)
+    assert len(packed.blocks) == blocks
+
+
 def test_gradients_find_their_way_back_through_packing():
     scores = torch.arange(6.0, requires_grad=True)
     packed = pack(scores, torch.zeros(6), query_ids=torch.tensor([2, 1, 2, 1, 1, 9]))
@@ -62,6 +69,15 @@ def test_masked_and_weightless_slots_hold_zeros():
     assert block.mask.tolist() == [[True, False, False]]
     assert block.scores.tolist() == [[1.0, 0.0, 0.0]]
     assert block.labels.tolist() == [[1, 0, 0]]
+
+
+def test_whole_numbers_are_scores_but_truth_values_and_complex_numbers_are_not():
+    packed = pack(torch.tensor([3, 1]), torch.tensor([1, 0]))
+    assert packed.blocks[0].scores.dtype == torch.get_default_dtype()
+    assert packed.blocks[0].scores.tolist() == [[3.0, 1.0]]
+    for dtype in (torch.bool, torch.complex64):
+        with pytest.raises(TypeError, match=f"scores: expected real numbers, got {dtype}"):
+            pack(torch.tensor([3, 1]).to(dtype), torch.tensor([1, 0]))
 
 
 def test_nan_is_allowed_where_the_mask_is_false():
@@ -89,6 +105,12 @@ def test_compact_moves_the_chosen_to_the_front():
     index, mask = compact(chosen)
     assert (values.gather(1, index) * mask).tolist() == [[2.0, 3.0], [4.0, 0.0]]
     assert mask.tolist() == [[True, True], [True, False]]
+
+
+@pytest.mark.parametrize("shape", [(5,), (3, 4), (2, 3, 4), (2, 70_000)])
+def test_count_is_the_sum_along_the_last_axis(shape):
+    mask = torch.rand(shape, generator=torch.Generator().manual_seed(0)) < 0.97
+    assert torch.equal(count(mask), mask.sum(-1))
 
 
 @pytest.mark.parametrize(

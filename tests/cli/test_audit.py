@@ -6,8 +6,8 @@ import csv
 import os
 import re
 import signal
-import subprocess
 import sys
+import time
 
 import polars
 import pytest
@@ -15,6 +15,7 @@ import torch
 
 from rankwise.cli import main
 from workers.patience import PATIENCE
+from workers.processes import Program
 
 
 @pytest.fixture
@@ -106,18 +107,28 @@ def test_wrong_arguments_give_exit_code_2_and_one_line(capsys, monkeypatch, tmp_
     assert os.listdir(tmp_path) == ["data"]
 
 
-def test_ctrl_c_leaves_nothing_half_written(tmp_path):
-    ready = "import sys, rankwise.audit.simulation as s; m = s._measure\n"
-    ready += "def f(*a):\n print('measuring', file=sys.stderr, flush=True); return m(*a)\n"
-    ready += "s._measure = f\nfrom rankwise.cli import main; sys.exit(main(['simulate', '--csv', 'numbers.csv']))"
-    with subprocess.Popen(
-        [sys.executable, "-c", ready], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stderr is not None
-        assert process.stderr.readline() == "measuring\n"
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 130
+def simulation_that_tells():
+    from rankwise.audit import simulation
+
+    measure = simulation._measure
+
+    def telling(*arguments):
+        print("measuring", file=sys.stderr, flush=True)
+        return measure(*arguments)
+
+    simulation._measure = telling
+    return main(["simulate", "--csv", "numbers.csv"])
+
+
+def test_ctrl_c_leaves_nothing_half_written(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    program = Program(simulation_that_tells)
+    while "measuring\n" not in program.written()[1]:
+        assert program.poll() is None, program.written()
+        time.sleep(0.05)
+    program.send_signal(signal.SIGINT)
+    out, err = program.communicate(timeout=PATIENCE)
+    assert program.returncode == 130
     assert out == ""
     assert err.replace("measuring\n", "") == "rankwise: stopped by Ctrl-C; nothing was written\n"
     assert os.listdir(tmp_path) == []

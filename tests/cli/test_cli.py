@@ -17,10 +17,7 @@ from rankwise.cli import main
 from rankwise.cli.listing import KINDS, REGISTRIES
 from rankwise.losses import LOSSES
 from workers.patience import PATIENCE
-
-
-def run(*arguments, **options):
-    return subprocess.run([sys.executable, "-m", "rankwise", *arguments], capture_output=True, text=True, **options)
+from workers.processes import Program
 
 
 def test_version(capsys):
@@ -67,11 +64,12 @@ def test_list_fits_a_terminal_of_80_columns(monkeypatch, capsys):
 
 
 def test_piped_output_has_no_control_codes_and_no_trailing_blanks():
-    done = run("list", env={**os.environ, "TERM": "xterm-256color"})
-    assert done.returncode == 0
-    assert done.stderr == ""
-    assert "\x1b" not in done.stdout
-    assert all(line == line.rstrip() for line in done.stdout.splitlines())
+    program = Program(main, ["list"], environment={"TERM": "xterm-256color"})
+    out, err = program.communicate(timeout=300)
+    assert program.returncode == 0
+    assert err == ""
+    assert "\x1b" not in out
+    assert all(line == line.rstrip() for line in out.splitlines())
 
 
 @pytest.mark.parametrize(
@@ -97,7 +95,8 @@ def test_wrong_arguments_give_exit_code_2_and_one_line(capsys, arguments, messag
 
 
 def test_debug_shows_the_traceback():
-    done = run("--debug", "nothing")
+    command = [sys.executable, "-m", "rankwise", "--debug", "nothing"]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode != 0
     assert "Traceback" in done.stderr
     assert "No such command" in done.stderr
@@ -149,19 +148,28 @@ def test_the_demo_prints_its_tables_and_writes_its_report(capsys, monkeypatch, t
     assert "</html>" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
-def test_ctrl_c_ends_with_one_line_and_nothing_half_written(tmp_path):
-    ready = "import sys, rankwise.problems.trials as t; f = t.fit\n"
-    ready += "def g(*a, **k):\n print('training', file=sys.stderr, flush=True); return f(*a, **k)\n"
-    ready += "t.fit = g\nfrom rankwise.cli import main; sys.exit(main(['demo']))"
-    with subprocess.Popen(
-        [sys.executable, "-c", ready], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stderr is not None
-        assert process.stderr.readline() == "training\n"
+def demo_that_tells():
+    from rankwise.problems import trials
+
+    fit = trials.fit
+
+    def telling(*arguments, **options):
+        print("training", file=sys.stderr, flush=True)
+        return fit(*arguments, **options)
+
+    trials.fit = telling
+    return main(["demo"])
+
+
+def test_ctrl_c_ends_with_one_line_and_nothing_half_written(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    program = Program(demo_that_tells)
+    while "training\n" not in program.written()[1]:
+        assert program.poll() is None, program.written()
         time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 130
+    program.send_signal(signal.SIGINT)
+    out, err = program.communicate(timeout=PATIENCE)
+    assert program.returncode == 130
     assert out == ""
     assert err.replace("training\n", "") == "rankwise: stopped by Ctrl-C; nothing was written\n"
     assert os.listdir(tmp_path) == []

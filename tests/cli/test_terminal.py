@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import pty
 import re
-import subprocess
-import sys
+import select
 
 import numpy as np
 import pytest
 
 from rankwise.cli import main
 from rankwise.cli.console import sparkline
+from workers.processes import Program
 from workers.rows import write_all
 
 # Each with the keys of its JSON.
@@ -77,21 +76,22 @@ def test_json_has_the_numbers_that_the_table_shows(folder, capsys):
 def seen_on_a_terminal(*arguments, **environment):
     """What the program writes where somebody watches."""
     ours, theirs = pty.openpty()
-    given = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
-    given |= {"TERM": "xterm-256color", **environment}
-    program = [sys.executable, "-m", "rankwise", *arguments]
-    with subprocess.Popen(program, env=given, stdin=theirs, stdout=theirs, stderr=theirs) as process:
-        os.close(theirs)
-        seen = b""
-        with contextlib.suppress(OSError):  # how Linux says that nobody writes any more
-            while part := os.read(ours, 65536):
-                seen += part
+    program = Program(
+        main, list(arguments), environment={"TERM": "xterm-256color", **environment}, terminal=os.ttyname(theirs)
+    )
+    seen = b""
+    while program.poll() is None or select.select([ours], [], [], 0)[0]:
+        if select.select([ours], [], [], 0.02)[0]:
+            seen += os.read(ours, 65536)
     os.close(ours)
-    assert process.returncode == 0, seen
+    os.close(theirs)
+    assert program.returncode == 0, seen
     return seen.decode()
 
 
-def test_no_color_leaves_a_terminal_without_colours(folder):
+def test_no_color_leaves_a_terminal_without_colours(folder, monkeypatch):
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
     colours = re.compile(r"\x1b\[(?:[0-9;]*;)?(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])[0-9;]*m")
     coloured = seen_on_a_terminal("train", "rows.yaml", "--out", "coloured")
     plain = seen_on_a_terminal("train", "rows.yaml", "--out", "plain", NO_COLOR="1")

@@ -21,10 +21,8 @@ import torch
 from rankwise.cli import main
 from rankwise.training import Checkpoints
 from workers.patience import PATIENCE
+from workers.processes import Program, rank_environments
 from workers.rows import write_all, write_table
-
-TWO_PROCESSES = ("torch.distributed.run", "--nproc-per-node=2", "-m")
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
 @pytest.fixture
@@ -34,9 +32,16 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def start(*arguments, launcher=()):
-    command = [sys.executable, "-m", *launcher, "rankwise", "train", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+def start(*arguments, environment=None):
+    return Program(main, ["train", *arguments], environment=environment)
+
+
+def start_with_torchrun(*arguments):
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "-m", "rankwise", "train"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
 
 
 def last_state(run):
@@ -208,10 +213,10 @@ def test_two_processes_give_the_metrics_of_one(folder, recipe):
     # In float64: in float32 rounding in another order grows from step to step, as it does on any other machine.
     options = [f"{recipe}.yaml", "device.precision='64'"]
     assert main(["train", *options, "--out", "one"]) == 0
-    process = start(*options, "--out", "two", launcher=TWO_PROCESSES)
-    out, err = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0, err
-    assert out.count("Test part") == 1
+    ranks = [start(*options, "--out", "two", environment=each) for each in rank_environments(2)]
+    written = [rank.communicate(timeout=PATIENCE) for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0], written
+    assert "".join(out for out, _ in written).count("Test part") == 1
     one, two = (json.loads((folder / run / "test.json").read_text())["means"] for run in ("one", "two"))
     assert one.keys() == two.keys()
     assert all(abs(one[name] - two[name]) < 1e-5 for name in one)
@@ -240,7 +245,7 @@ def test_a_killed_process_ends_the_job_with_a_clear_message_and_it_resumes(folde
         "checkpoints.every=5",
         "evaluation.every=1000",
     ]
-    process = start(*options, "--out", "two", launcher=TWO_PROCESSES)
+    process = start_with_torchrun(*options, "--out", "two")
     _wait_for(lambda: Checkpoints(folder / "two" / "checkpoints").paths()[1:], process)
     children = _children(process.pid)
     assert len(children) == 2
@@ -251,11 +256,12 @@ def test_a_killed_process_ends_the_job_with_a_clear_message_and_it_resumes(folde
     assert said, err
     done = last_state(folder / "two")["step"]
     assert 5 <= done < 4000
-    again = start(*options, "--out", "two", "--resume", launcher=TWO_PROCESSES)
-    _wait_for(lambda: _newest(folder / "two") > done, again)
-    again.send_signal(signal.SIGTERM)
-    _, err = again.communicate(timeout=PATIENCE)
-    assert f"seed 0: going on after step {done} of 4000" in err
+    again = [start(*options, "--out", "two", "--resume", environment=each) for each in rank_environments(2)]
+    _wait_for(lambda: _newest(folder / "two") > done, again[0])
+    for rank in again:
+        rank.send_signal(signal.SIGTERM)
+    said = "".join(rank.communicate(timeout=PATIENCE)[1] for rank in again)
+    assert f"seed 0: going on after step {done} of 4000" in said
 
 
 def _newest(run):

@@ -1,6 +1,6 @@
 """Every block of code on every page runs, in the order of the page, in one folder and one session for each page.
 
-Training is cut to a few steps, `audit` is run with `--quick`, and the reader's own files are made from bundled
+Training is cut to a few steps, `audit` answers its quickest question, and the reader's own files are made from bundled
 data. What cannot run here (several machines, data that are not bundled) is read and checked as far as that goes;
 `ONLY_CHECKED` names it.
 """
@@ -106,7 +106,7 @@ def run_command(command: str) -> None:
         if arguments[0] == "train":
             arguments.insert(2, FEW_STEPS)
         elif arguments[0] == "audit":
-            arguments.append("--quick")
+            arguments += ["--quick", "--ask", "bounds"]  # tests/cli/test_audit.py asks all questions
         assert main(arguments) == 0, command
     elif program == "python":
         if arguments[0].endswith(".py"):

@@ -6,6 +6,7 @@ import importlib
 import os
 import pkgutil
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -47,7 +48,7 @@ def site(tmp_path_factory):
     for name in ("src", "scripts", "benchmarks", "examples"):
         (copy / name).symlink_to(ROOT / name)
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    subprocess.run([sys.executable, str(ROOT / "scripts" / "docs_tables.py")], check=True, env=environment)
+    runpy.run_path(str(ROOT / "scripts" / "docs_tables.py"), run_name="__main__")
     (copy / "build").symlink_to(ROOT / "build")
     command = [sys.executable, "-c", "from zensical.main import cli; cli()", "build", "--clean", "--strict"]
     done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True)

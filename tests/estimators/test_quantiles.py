@@ -18,10 +18,10 @@ def phi(values, count, bounds=None):
     return interpolate_quantiles(row, torch.ones_like(row, dtype=torch.bool), count, bounds)[0]
 
 
-@given(scores, st.integers(1, 30))
-def test_quantiles_equal_the_definition(values, count):
-    expected = torch.tensor(oracle.interpolate(values, count), dtype=torch.float64)
-    torch.testing.assert_close(phi(values, count), expected, rtol=1e-9, atol=1e-9)
+@given(scores, st.integers(1, 30), st.sampled_from([None, (-10, 10), (-10, 40), (-30, 11)]))
+def test_quantiles_equal_the_definition(values, count, bounds):
+    expected = torch.tensor(oracle.interpolate(values, count, *([bounds] if bounds else [])), dtype=torch.float64)
+    torch.testing.assert_close(phi(values, count, bounds), expected, rtol=1e-9, atol=1e-9)
 
 
 @given(scores, st.randoms())
@@ -42,9 +42,9 @@ def test_constant_scores_give_constant_quantiles():
 
 
 def test_ends_are_cut_to_the_bounds():
-    assert float(phi([0.1, 0.9], 50, (0.0, 1.0)).min()) >= 0
-    assert float(phi([0.1, 0.9], 50, (0.0, 1.0)).max()) <= 1
-    assert float(phi([0.1, 0.9], 50).max()) > 1
+    cut, whole = phi([0.1, 0.9], 50, (0.0, 1.0)), phi([0.1, 0.9], 50)
+    assert 0 <= float(cut.min()) < float(cut.max()) <= 1
+    assert float(whole.min()) < 0 < 1 < float(whole.max())
 
 
 def test_padding_changes_nothing():
@@ -54,6 +54,11 @@ def test_padding_changes_nothing():
     torch.testing.assert_close(ours[0].double(), phi([0.2, 0.8, 0.5], 6))
     assert ours[1].tolist() == [1.0] * 6
     assert ours[2].tolist() == [0.0] * 6
+
+
+@pytest.mark.parametrize("mask", [None, torch.ones(2, 0, dtype=torch.bool)])
+def test_no_scores_at_all_give_zeros(mask):
+    assert interpolate_quantiles(torch.ones(2, 0), mask, 3).tolist() == [[0.0] * 3] * 2
 
 
 def test_spread_of_the_estimate_grows_with_the_sample_as_stated():

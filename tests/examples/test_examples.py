@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
-import socket
-import subprocess
-import sys
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,9 +11,10 @@ import pytest
 import torch
 
 from workers.patience import PATIENCE
+from workers.processes import Program, rank_environments
+from workers.run_example import run_example
 
 ROOT = Path(__file__).parents[2]
-WORKER = ROOT / "tests" / "workers" / "run_example.py"
 # What each example needs beyond the project's own dependencies.
 NEEDS = {
     "plain_torch": "torch",
@@ -30,22 +27,13 @@ LONGEST = 40
 
 
 def run(name: str, folder: Path, runs: list[tuple[str, int]], *, processes: int = 1) -> list[dict[str, float]]:
-    """The metrics that the first process printed, one dict for each (place, epochs)."""
-    words = [str(ROOT / "examples" / f"{name}.py")]
-    for place, epochs in runs:
-        words += ["+"] * (len(words) > 1) + [place, str(epochs)]
-        words += [str(processes)] if name == "lightning_module" else []
-    quiet = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONWARNINGS": "ignore"}
+    """The metrics that the first process printed, one dict for each (path, epochs)."""
+    more = [str(processes)] if name == "lightning_module" else []
+    words = [[str(folder / path), str(epochs), *more] for path, epochs in runs]
+    quiet = {"HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
     ranks = [
-        subprocess.Popen(
-            [sys.executable, str(WORKER), *words],
-            cwd=folder,
-            env={**os.environ, **quiet, **place},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for place in places(processes)
+        Program(run_example, str(ROOT / "examples" / f"{name}.py"), words, environment={**quiet, **variables})
+        for variables in rank_environments(processes)
     ]
     printed = []
     for rank in ranks:
@@ -54,18 +42,6 @@ def run(name: str, folder: Path, runs: list[tuple[str, int]], *, processes: int 
         printed.append(out)
     lines = [line for line in printed[0].splitlines() if line.startswith("{") and "runtime" not in line]
     return [ast.literal_eval(line) for line in lines]
-
-
-def places(processes: int) -> list[dict[str, str]]:
-    """What torchrun tells its processes; nothing for one alone."""
-    if processes == 1:
-        return [{}]
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(processes), "GROUP_RANK": "0"}
-    shared |= {"LOCAL_WORLD_SIZE": str(processes), "TORCHELASTIC_RUN_ID": "examples", "GLOO_SOCKET_IFNAME": "lo"}
-    return [{**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(processes)]
 
 
 def states(name: str, place: Path) -> dict[str, torch.Tensor]:

@@ -43,6 +43,25 @@ def test_value_and_gradient_equal_the_definition(case, prior, floor):
     torch.testing.assert_close(scores.grad, torch.stack(gradient), rtol=1e-8, atol=1e-9)
 
 
+@given(scores_and_labels, st.sampled_from([0.02, 0.3]), st.sampled_from([0.2, 0.5]))
+def test_recall_of_the_batch_takes_its_positives_for_the_quantiles(case, prior, floor):
+    positives, negatives = split([torch.tensor(s, dtype=torch.float64) for s in case[0]], case[1])
+    quantiles = [p.item() for p in positives]
+    expected = oracle.soprc(positives, negatives, quantiles, prior, tau=0.3, tau_recall=0.1, floor=floor)
+    loss = AUPRCLoss(prior, tau=0.3, tau_recall=0.1, recall="batch", recall_floor=floor, link="none").double()
+    value = loss(torch.tensor(case[0], dtype=torch.float64), torch.tensor(case[1]))
+    torch.testing.assert_close(value, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_defaults_are_those_of_the_reference():
+    scores = torch.rand(40, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 2 - 1
+    labels = torch.arange(40) % 4 == 0
+    options = {"tau": 0.1, "tau_recall": 0.001, "recall": "quantiles", "quantiles": 100, "update_rate": 0.1}
+    implied, stated = AUPRCLoss().double(), AUPRCLoss(0.1, **options).double()
+    for shift in (0.0, 0.3):  # the second batch meets what the first left
+        assert implied(scores + shift * labels, labels) == stated(scores + shift * labels, labels)
+
+
 def test_gradient_is_that_of_the_value_when_the_recall_carries_it_too():
     generator = torch.Generator().manual_seed(0)
     scores = (torch.rand(3, 9, generator=generator, dtype=torch.float64) * 2 - 1).requires_grad_()

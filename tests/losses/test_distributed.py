@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 import torch
 
-from workers.patience import PATIENCE
+from workers.processes import run_ranks
+from workers.train_steps import train_all
 
-WORKER = Path(__file__).parents[1] / "workers" / "train_steps.py"
 CORE = [
     *("one list", "ragged", "embedding", "columns", "stable one list", "stable ragged", "stable embedding"),
     *("song", "k-song", "k-song full", "solc", "noise", "soap", "memory embedding"),
@@ -32,24 +29,7 @@ def folders(tmp_path_factory):
     found = {}
     for world in (1, 2, 3):
         folder = found[world] = tmp_path_factory.mktemp(f"{world}-processes")
-        ranks = [
-            subprocess.Popen(
-                [
-                    sys.executable,
-                    str(WORKER),
-                    str(rank),
-                    str(world),
-                    str(folder),
-                    *(kind for kind in KINDS if kind not in MISSING),
-                ],
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            for rank in range(world)
-        ]
-        for process in ranks:
-            _, errors = process.communicate(timeout=PATIENCE)
-            assert process.returncode == 0, errors
+        run_ranks(train_all, world, str(folder), [kind for kind in KINDS if kind not in MISSING])
     return found
 
 

@@ -79,7 +79,7 @@ def slope(changes, sizes):
     return float(np.polyfit(np.log(sizes), np.log(changes), 1)[0])
 
 
-SIZES = (100, 1_000, 10_000)
+SIZES = (100, 600, 3_600)
 
 
 def overlapping(size):

@@ -24,10 +24,11 @@ def cases(size, length, seed, *, weighted):
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("length", [3, 17])
-def test_scikit_learn_agrees_on_10000_lists(length, weighted, scikit_learn):
-    scores, labels, weights = cases(2500, length, seed=length, weighted=weighted)
+@pytest.mark.parametrize("lists", [400, pytest.param(2500, marks=pytest.mark.slow)])
+def test_scikit_learn_agrees_list_by_list(lists, length, weighted, scikit_learn):
+    scores, labels, weights = cases(lists, length, seed=length, weighted=weighted)
     ours = average_precision(scores, labels, weights=weights, reduction="none")
-    rows = zip(labels.numpy(), scores.numpy(), [None] * 2500 if weights is None else weights.numpy(), strict=True)
+    rows = zip(labels.numpy(), scores.numpy(), [None] * lists if weights is None else weights.numpy(), strict=True)
     with scikit_learn.config_context(assume_finite=True, skip_parameter_validation=True):
         theirs = [scikit_learn.metrics.average_precision_score(y, s, sample_weight=w) for y, s, w in rows]
     torch.testing.assert_close(ours, torch.tensor(theirs, dtype=torch.float64), rtol=0, atol=1e-9)

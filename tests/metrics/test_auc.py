@@ -20,8 +20,9 @@ def cases(size, length, seed):
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("length", [3, 17])
-def test_scikit_learn_agrees_on_10000_lists(length, weighted, scikit_learn):
-    scores, labels, weights = cases(2500, length, seed=length)
+@pytest.mark.parametrize("lists", [400, pytest.param(2500, marks=pytest.mark.slow)])
+def test_scikit_learn_agrees_list_by_list(lists, length, weighted, scikit_learn):
+    scores, labels, weights = cases(lists, length, seed=length)
     ours = auroc(scores, labels, weights=weights if weighted else None, reduction="none")
     rows = zip(labels.numpy(), scores.numpy(), weights.numpy(), strict=True)
     with scikit_learn.config_context(assume_finite=True, skip_parameter_validation=True):

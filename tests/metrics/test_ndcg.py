@@ -22,8 +22,9 @@ def cases(size, length, seed):
 
 @pytest.mark.parametrize("k", [None, 1, 3, 10])
 @pytest.mark.parametrize("length", [4, 15])
-def test_scikit_learn_agrees_on_10000_lists(length, k, scikit_learn):
-    scores, grades = cases(1250, length, seed=length)
+@pytest.mark.parametrize("lists", [200, pytest.param(1250, marks=pytest.mark.slow)])
+def test_scikit_learn_agrees_list_by_list(lists, length, k, scikit_learn):
+    scores, grades = cases(lists, length, seed=length)
     for gain, gains in (("linear", grades), ("exp2", 2**grades - 1)):
         ours = ndcg(scores, grades, k=k, gain=gain, reduction="none")
         with scikit_learn.config_context(assume_finite=True, skip_parameter_validation=True):

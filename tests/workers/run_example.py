@@ -1,4 +1,4 @@
-"""Run an example several times in one process, as importing takes longest: run_example.py FILE WORDS [+ WORDS]...
+"""Run an example several times, one after the other.
 
 In float64, so that rounding in another order is not taken for a difference in method.
 """
@@ -7,13 +7,26 @@ from __future__ import annotations
 
 import runpy
 import sys
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
 
 import rankwise.data
 from rankwise.data import Split
+
+
+def run_example(file: str, runs: Sequence[Sequence[str]]) -> int:
+    """Run the file as a program, with the words of each run as its arguments."""
+    warnings.simplefilter("ignore")
+    torch.set_default_dtype(torch.float64)
+    for name in ("load_eights", "load_digit_retrieval"):
+        setattr(rankwise.data, name, in_double(getattr(rankwise.data, name)))
+    for words in runs:
+        sys.argv = [file, *words]
+        runpy.run_path(file, run_name="__main__")
+    return 0
 
 
 def in_double(load: Callable[[int], Split]) -> Callable[[int], Split]:
@@ -23,16 +36,3 @@ def in_double(load: Callable[[int], Split]) -> Callable[[int], Split]:
         return Split(*(replace(part, features=part.features.double()) for part in parts))
 
     return loaded
-
-
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    torch.set_default_dtype(torch.float64)
-    for name in ("load_eights", "load_digit_retrieval"):
-        setattr(rankwise.data, name, in_double(getattr(rankwise.data, name)))
-    file, *words = sys.argv[1:]
-    while words:
-        end = words.index("+") if "+" in words else len(words)
-        sys.argv = [file, *words[:end]]
-        words = words[end + 1 :]
-        runpy.run_path(file, run_name="__main__")

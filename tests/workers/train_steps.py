@@ -1,12 +1,8 @@
-"""One rank of a small data-parallel training; writes gradients, weights and loss state of every step to a file.
-
-Called as: train_steps.py RANK WORLD FOLDER KIND...; all kinds in one process, as importing takes longest.
-"""
+"""One rank of a small data-parallel training; writes gradients, weights and loss state of every step to a file."""
 
 from __future__ import annotations
 
 import copy
-import sys
 from collections.abc import Callable
 
 import torch
@@ -35,6 +31,14 @@ ANCHORS = Anchors(
     torch.tensor([[x, y, x + 8, y + 8] for y in range(0, 16, 4) for x in range(0, 16, 4)], dtype=torch.float64), (16,)
 )
 SAMPLED = ("song", "k-song", "k-song full", "solc")
+
+
+def train_all(rank: int, world: int, folder: str, kinds: list[str]) -> None:
+    torch.set_num_threads(1)
+    # In float64, so that rounding in other orders is not taken for a difference between methods.
+    torch.set_default_dtype(torch.float64)
+    for number, kind in enumerate(kinds):
+        train(kind, rank, world, f"{folder}/rendezvous-{number}", f"{folder}/{kind}-{rank}.pt")
 
 
 def global_batch(step: int, items: int) -> dict[str, torch.Tensor]:
@@ -152,12 +156,3 @@ def train(kind: str, rank: int, world: int, rendezvous: str, out: str) -> None:
         optimiser.step()
     torch.save({"steps": record, "state": loss.state_dict(), "model": model.module.state_dict()}, out)
     dist.destroy_process_group()
-
-
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    # In float64, so that rounding in other orders is not taken for a difference between methods.
-    torch.set_default_dtype(torch.float64)
-    number, count, folder, *kinds = sys.argv[1:]
-    for place, each in enumerate(kinds):
-        train(each, int(number), int(count), f"{folder}/rendezvous-{place}", f"{folder}/{each}-{number}.pt")

@@ -20,8 +20,8 @@ __all__ = ["QUESTIONS", "show_audit", "show_simulation"]
 
 QUESTIONS = ("bias", "stability", "list-stability", "bounds")
 
-# Repeats of bias and of stability, and pairs of models: for a figure to rely on, and for a first look.
-THOROUGH, QUICK = (200, 10, 200), (30, 2, 20)
+# Repeats of bias and of stability, pairs of models and their steps: for a figure to rely on, and for a first look.
+THOROUGH, QUICK = (200, 10, 200, 100), (30, 2, 20, 20)
 
 
 def show_audit(
@@ -88,7 +88,7 @@ def ask(
     """The answer to one of `QUESTIONS`."""
     from rankwise.audit import bias, bounds, list_stability, stability
 
-    batches, lists, models = QUICK if quick else THOROUGH
+    batches, lists, models, steps = QUICK if quick else THOROUGH
     if question == "bias":
         return bias(
             data.scores,
@@ -112,7 +112,7 @@ def ask(
         )
     if question == "list-stability":
         labels = None if data.features is None else data.labels
-        return list_stability(data.features, labels, models=models, seed=seed, on_progress=on_progress)
+        return list_stability(data.features, labels, models=models, steps=steps, seed=seed, on_progress=on_progress)
     return bounds(data.scores, data.labels, query_ids=data.query_ids, on_progress=on_progress)
 
 
