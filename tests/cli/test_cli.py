@@ -65,7 +65,7 @@ def test_list_fits_a_terminal_of_80_columns(monkeypatch, capsys):
 
 def test_piped_output_has_no_control_codes_and_no_trailing_blanks():
     program = Program(main, ["list"], environment={"TERM": "xterm-256color"})
-    out, err = program.communicate(timeout=300)
+    out, err = program.communicate(timeout=PATIENCE)
     assert program.returncode == 0
     assert err == ""
     assert "\x1b" not in out
