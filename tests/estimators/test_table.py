@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from rankwise.estimators import IdTable
 from rankwise.estimators.hashing import HashIndex
+from workers.patience import PATIENCE
 
 INT64 = torch.iinfo(torch.int64)
 batches = st.lists(
@@ -219,8 +220,8 @@ def test_a_table_sent_to_another_process_is_a_copy():
     before, results = copy.deepcopy(table.state_dict()), context.Queue()
     process = context.Process(target=update_in_another_process, args=(table, results))
     process.start()
-    ids, rows = results.get(timeout=120)
-    process.join(timeout=120)
+    ids, rows = results.get(timeout=PATIENCE)
+    process.join(timeout=PATIENCE)
     assert all(torch.equal(before[name], tensor) for name, tensor in table.state_dict().items())
     table.update(torch.arange(90, 200), torch.ones(110, 1), 0.5)
     assert (table.ids.tolist(), table.rows.tolist()) == (ids, rows)

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from workers.patience import PATIENCE
+
 WORKER = Path(__file__).parents[1] / "workers" / "unlike_ranks.py"
 CASES = {
     "scores dtype": r"^scores: expected one dtype on every rank, got float32 on rank 0 and float64 on rank 1$",
@@ -44,7 +46,7 @@ def raised(tmp_path_factory):
         )
         for rank in range(2)
     ]
-    errors = [process.communicate(timeout=300)[1] for process in ranks]
+    errors = [process.communicate(timeout=PATIENCE)[1] for process in ranks]
     assert [process.returncode for process in ranks] == [0, 0], errors
     lines = [[json.loads(line) for line in (folder / f"{rank}.jsonl").read_text().splitlines()] for rank in range(2)]
     return {left["case"]: (left, right) for left, right in zip(*lines, strict=True)}

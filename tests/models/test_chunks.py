@@ -10,6 +10,7 @@ from torch import nn
 
 from rankwise.losses import AUPRCLoss, EmbeddingLoss
 from rankwise.models import InChunks
+from workers.patience import PATIENCE
 from workers.processes import Program
 from workers.step_in_chunks import step_in_chunks
 
@@ -83,7 +84,7 @@ def test_several_tensors_are_split_together():
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="peak memory is read as Linux tells it")
 def test_a_step_takes_less_memory_in_a_process_of_its_own():
     programs = [Program(step_in_chunks, rows) for rows in (0, 512)]
-    whole, chunked = (float(program.communicate(timeout=300)[0]) for program in programs)
+    whole, chunked = (float(program.communicate(timeout=PATIENCE)[0]) for program in programs)
     # Three layers, each with 16,384 x 256 numbers before and after its tanh: 16 MiB each.
     assert whole > 90
     assert chunked < 0.5 * whole
