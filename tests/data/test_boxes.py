@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 import torch
 
-from rankwise.data import DetectionPart, box_augmentation, cut_boxes, read_boxes, read_coco, read_voc
+from rankwise.data import DetectionPart, DetectionSchema, box_augmentation, cut_boxes, read_boxes, read_coco, read_voc
 from workers.boxed_pictures import CLASSES, HEIGHT, WIDTH, annotation, make_part, write_coco, write_voc
 
 pytest.importorskip("PIL")
@@ -269,3 +270,48 @@ def test_bccd_is_as_its_readme_says(real_data):
     labels = torch.cat([image.labels for image in found.images])
     assert len(found.left_out) == 2
     assert (torch.bincount(labels).sum() + len(found.left_out)).item() == 361 + 4155 + 372
+
+
+def test_a_schema_reads_the_part_that_lists_name_or_all(tmp_path):
+    write_voc(tmp_path / "listed", count=8)
+    write_voc(tmp_path / "plain", count=8, lists=False)
+    schema = DetectionSchema(CLASSES, 24, 32)
+    assert [len(schema.read(tmp_path / "listed", part=name)) for name in ("train", "validation", "test")] == [4, 2, 2]
+    assert len(schema.read(tmp_path / "plain")) == 8
+    assert schema.read(tmp_path / "plain")[0].features.shape == (1, 3, 24, 32)
+
+
+def test_images_without_boxes_have_the_size_of_their_files(tmp_path):
+    write_voc(tmp_path / "scenes", count=3)
+    schema = DetectionSchema(CLASSES, 24, 32, resize=20)
+    labelled = schema.read(tmp_path / "scenes", part="train")
+    images = tmp_path / "scenes" / "JPEGImages"
+    for source in (images, sorted(images.iterdir()), sorted(images.iterdir())[0], np.zeros((2, 48, 64, 3), np.uint8)):
+        part = schema.read(source, labels="optional")
+        assert not part.annotated
+        assert (part.truth(0).height, part.truth(0).width) == (48, 64)
+        assert part.picture(0).shape == (3, 20, 27)
+        batch = part[0]
+        assert batch.features.shape == (1, 3, 24, 32)
+        assert batch.boxes.corners.shape == (1, 0, 4)
+        with pytest.raises(ValueError, match="expected"):
+            schema.read(source)
+    first = schema.read(images, labels="optional")
+    assert torch.equal(first[0].features, labelled[0].features)
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"classes": ["bar", "bar"]}, "classes: expected different names"),
+        ({"classes": [1, 2]}, "classes: expected different names"),
+        ({"height": 0}, "height: expected"),
+        ({"resize": 0}, "resize: expected"),
+        ({"bad_boxes": "drop"}, "bad_boxes: unknown word 'drop'"),
+    ],
+)
+def test_a_changed_schema_is_refused(changes, message):
+    saved = DetectionSchema(CLASSES, 24, 32).to_json()
+    assert DetectionSchema.from_saved(saved, {}) == DetectionSchema(CLASSES, 24, 32)
+    with pytest.raises(ValueError, match=message):
+        DetectionSchema.from_saved({**saved, **changes}, {})

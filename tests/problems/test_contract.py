@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from PIL import Image
 from scipy import sparse
 
 from rankwise.data import DataNote
-from rankwise.problems import MultiLabel, Recommendation, Tabular
+from rankwise.problems import Detection, MultiLabel, Recommendation, Tabular
 from rankwise.testing import check_problem
+from workers.boxed_pictures import write_coco, write_voc
 from workers.rows import write_table
 
 SHORT = {"budget": {"steps": 6}, "evaluation": {"every": 3}}
@@ -129,3 +132,36 @@ def test_multilabel(tmp_path):
     train = write("train.arff", names)
     problem = MultiLabel(batches={"size": 12}, model={"hidden": (4,)}, **SHORT)
     check_problem(problem, {"train": train}, train, same=same, refused=refused, ignoring=[DataNote])
+
+
+@pytest.mark.parametrize("kind", ["retinanet", "faster-rcnn"])
+def test_detection(tmp_path, kind):
+    pytest.importorskip("torchvision")
+    write_voc(tmp_path / "scenes", count=16)
+    write_coco(tmp_path / "new", count=5, seed=3)
+    boxes, images = tmp_path / "new" / "boxes.json", tmp_path / "new" / "images"
+    content = json.loads(boxes.read_text())
+    for name, changed in {
+        "alone": {"images": content["images"]},
+        "few": {**content, "annotations": content["annotations"][:1]},
+        "unknown": {**content, "categories": [{**each, "name": f"{each['name']}s"} for each in content["categories"]]},
+        "lost": {**content, "images": [{**content["images"][0], "file_name": "lost.png"}]},
+    }.items():
+        (tmp_path / "new" / f"{name}.json").write_text(json.dumps(changed))
+    (tmp_path / "empty").mkdir()
+    same = {
+        "images alone": images,
+        "a sequence of files": sorted(images.iterdir()),
+        "without annotations": tmp_path / "new" / "alone.json",
+        "with fewer boxes": tmp_path / "new" / "few.json",
+        "as arrays": np.stack([np.array(Image.open(each)) for each in sorted(images.iterdir())]),
+    }
+    refused = {
+        "of unknown classes": tmp_path / "new" / "unknown.json",
+        "without an image": tmp_path / "new" / "lost.json",
+        "empty": tmp_path / "empty",
+        "missing": tmp_path / "nowhere",
+    }
+    options = {"kind": kind, "channels": 8, "scale": 2}
+    problem = Detection(data={"height": 48, "width": 64}, model=options, batches={"size": 4}, **SHORT)
+    check_problem(problem, {"train": tmp_path / "scenes"}, boxes, same=same, refused=refused)
