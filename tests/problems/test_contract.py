@@ -12,11 +12,22 @@ import pytest
 from PIL import Image
 from scipy import sparse
 
-from rankwise.data import DataNote
-from rankwise.problems import Detection, MultiLabel, Recommendation, Tabular
+from rankwise.data import DataNote, read_table
+from rankwise.problems import (
+    Bipartite,
+    Detection,
+    ImageRetrieval,
+    LongTail,
+    MultiLabel,
+    Recommendation,
+    Retrieval,
+    SearchRanking,
+    Tabular,
+)
 from rankwise.testing import check_problem
 from workers.boxed_pictures import write_coco, write_voc
-from workers.rows import write_table
+from workers.pictures import make_pictures
+from workers.rows import write_queries, write_table, write_users
 
 SHORT = {"budget": {"steps": 6}, "evaluation": {"every": 3}}
 
@@ -48,6 +59,59 @@ def table_variants(path, label):
         "empty": frame.head(0),
     }
     return same, refused
+
+
+def test_ltr(tmp_path):
+    write_queries(tmp_path / "queries.txt")
+    part, schema = read_table(tmp_path / "queries.txt")
+    frame = pl.DataFrame({name: part.features[:, index].numpy() for index, name in enumerate(schema.features)})
+    frame = frame.with_columns(qid=part.query_ids.numpy(), label=part.labels.numpy())
+    frame.write_csv(tmp_path / "queries.csv")
+    same, refused = table_variants(tmp_path / "queries.csv", "label")
+    refused["without its queries"] = frame.drop("qid")
+    problem = SearchRanking(batches={"queries": 8}, **SHORT)
+    sources = {"train": tmp_path / "queries.txt"}
+    check_problem(problem, sources, tmp_path / "queries.txt", same=same, refused=refused, ignoring=[DataNote])
+
+
+def test_pap(tmp_path):
+    write_users(tmp_path / "users.csv")
+    frame = pl.read_csv(tmp_path / "users.csv")
+    same = {"in another order": frame.select(sorted(frame.columns)), "without labels": frame.drop("liked")}
+    refused = {"without a column": frame.drop("x"), "without its users": frame.drop("user")}
+    problem = Bipartite(k=3, data={"label": "liked", "query": "user"}, batches={"users": 10}, **SHORT)
+    check_problem(problem, {"train": tmp_path / "users.csv"}, frame, same=same, refused=refused)
+
+
+def test_retrieval(tmp_path):
+    random = np.random.default_rng(0)
+    kinds = np.arange(120) % 6
+    columns = {name: random.normal(size=120) + kinds for name in ("a", "b", "c")}
+    frame = pl.DataFrame({**columns, "kind": [f"k{kind}" for kind in kinds]})
+    frame.write_csv(tmp_path / "kinds.csv")
+    same, refused = table_variants(tmp_path / "kinds.csv", "kind")
+    same["of classes unknown in training"] = frame.with_columns(kind=pl.lit("new"))
+    problem = Retrieval(data={"label": "kind"}, batches={"classes": 4}, **SHORT)
+    check_problem(problem, {"train": tmp_path / "kinds.csv"}, frame, same=same, refused=refused, ignoring=[DataNote])
+
+
+@pytest.mark.parametrize("kind", [ImageRetrieval, LongTail])
+def test_images(tmp_path, kind):
+    pytest.importorskip("PIL")
+    images, labels = make_pictures(classes=6, each=12, size=16)
+    pixels = images[:, 0].numpy()
+    np.savez(tmp_path / "train.npz", images=pixels, labels=labels.numpy())
+    np.savez(tmp_path / "unlabelled.npz", images=pixels)
+    np.savez(tmp_path / "damaged.npz", labels=labels.numpy())
+    data = {"size": 16, "channels": 1, "validation": 0.2, "test": 0.2}
+    batches = {"size": 16}
+    if kind is ImageRetrieval:
+        data, batches = {**data, "held_out": "images"}, {"classes": 3, "samples_per_class": 3}
+    problem = kind(data=data, batches=batches, **SHORT)
+    same = {"without labels": tmp_path / "unlabelled.npz", "an array": pixels}
+    refused = {"without images": tmp_path / "damaged.npz", "of numbers beyond any range": pixels * 1e6}
+    source = tmp_path / "train.npz"
+    check_problem(problem, {"train": source}, source, same=same, refused=refused, ignoring=[DataNote])
 
 
 def test_tabular(tmp_path):
