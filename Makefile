@@ -25,7 +25,7 @@ define environment
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-cpus test-all coverage lint bench golden faults soak fuzz docs clean
+.PHONY: help demo test test-cpus test-all coverage lint bench golden faults soak fuzz mutants docs clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -75,6 +75,10 @@ fuzz: $(STAMP) ## search for files that break the readers, guided by coverage (S
 	for target in text tables containers recipes; do \
 		$(ONE_THREAD) $(BIN)/python fuzz/$$target.py -max_total_time=$(SECONDS_EACH) -max_len=600 || exit 1; \
 	done
+
+mutants: $(STAMP) ## change the code at random points and list the changes that no test notices
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt cosmic-ray
+	$(ONE_THREAD) $(BIN)/python scripts/mutation.py
 
 docs: $(STAMP) ## the documentation site, in site/
 	$(BIN)/python scripts/docs_tables.py

@@ -1,6 +1,6 @@
 """Change one operator, number or condition of a module at a time and list the changes that no test notices.
 
-    python scripts/mutation.py --mutants 60 rankwise.lists rankwise.ranks
+    python scripts/mutation.py --mutants 100 rankwise.lists rankwise.ranks
 
 cosmic-ray makes the mutants; those that change annotations only are left out, and a random sample with a fixed seed is
 tested. Each mutant runs in a forked process, so torch is imported once, and the files on disk stay as they are.
@@ -134,7 +134,7 @@ def _without_annotations(source: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("modules", nargs="*", help=f"of {', '.join(TESTS)}; all unless given")
-    parser.add_argument("--mutants", type=int, default=60, help="how many to test of each module")
+    parser.add_argument("--mutants", type=int, default=40, help="how many to test of each module")
     options = parser.parse_args()
     os.chdir(ROOT)
     for module in SHARED:
