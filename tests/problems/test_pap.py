@@ -87,8 +87,8 @@ def test_training_improves_the_metric(hidden):
         budget={"steps": 60},
         evaluation={"every": 60},
     )
-    before, after = fit(problem, SCHEMA, DATA).history.curve("pap@4")
-    assert after > before + 0.1
+    # .77 +- .01 over seeds; an untrained model has .1 to .7, here .3.
+    assert fit(problem, SCHEMA, DATA).history.curve("pap@4")[-1] > 0.7
 
 
 def test_rows_without_users_are_refused():

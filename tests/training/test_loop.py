@@ -49,12 +49,13 @@ def test_the_random_state_of_the_caller_is_neither_read_nor_changed():
     assert train().history.losses == first.history.losses
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_training_lowers_the_loss_and_raises_the_metric(name):
+# The marks are at least 5 standard deviations below the mean over seeds.
+@pytest.mark.parametrize("name, mark", [("eights", 0.6), ("digits", 0.8), ("classifier", 0.58)])
+def test_training_lowers_the_loss_and_raises_the_metric(name, mark):
     history, metric = train(name, steps=60).history, PROBLEMS[name][0].metric
     assert sum(history.losses[-10:]) < 0.7 * sum(history.losses[:10])
     untrained, trained = history.curve(metric)[0], history.curve(metric)[-1]
-    assert trained > untrained + 0.1
+    assert untrained < mark < trained
 
 
 def test_weights_of_the_loss_are_trained_too():
