@@ -171,6 +171,6 @@ def test_blood_cells_are_found_better_after_some_steps(real_data):
     problem = load_problem("bccd", [*changes, "batches.size=4"])
     schema, split = problem.read({})
     some = Split(*(split.part(name).take(torch.arange(16)) for name in ("train", "validation", "test")))
-    run = fit_with(problem, some, schema=schema, steps=40, every=40, optimiser={"learning_rate": 5e-3})
+    run = fit_with(problem, some, schema=schema, steps=120, every=120, optimiser={"learning_rate": 2e-3})
     before, after = run.history.curve("ap")
     assert before < 0.02 < after
