@@ -19,6 +19,7 @@ PAPERS = {"auprc", "stable-ap", "semi-variance", "ndcg", "top-k-ndcg", "listwise
 # Modules of the package that no record makes, and why; or how many do.
 EXEMPT = {
     "ListLoss": "the base class",
+    "MarkedModule": "the base class of losses that keep state",
     "CompositionalLoss": "a base class",
     "Combined": "made by create_loss(add=...)",
     "SwitchLoss": "takes two losses, made by a warm_up",
