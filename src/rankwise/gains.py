@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -32,8 +33,7 @@ def gain_function(gain: Gain = "exp2") -> Callable[[Tensor], Tensor]:
         return GAINS[check_choice("gain", gain, GAINS)]
     if not callable(gain):
         raise TypeError(f'gain: expected "exp2", "linear" or a function of grades, got {gain!r}')
-    function = gain
-    return lambda grades: _checked(function(grades.double()), grades)
+    return partial(_checked, gain)
 
 
 def describe_gain(gain: Gain) -> str:
@@ -55,7 +55,8 @@ def _linear(grades: Tensor) -> Tensor:
     return grades.double()
 
 
-def _checked(gains: Tensor, grades: Tensor) -> Tensor:
+def _checked(gain: Callable[[Tensor], Tensor], grades: Tensor) -> Tensor:
+    gains = gain(grades.double())
     if not isinstance(gains, Tensor) or gains.shape != grades.shape:
         came = tuple(gains.shape) if isinstance(gains, Tensor) else type(gains).__name__
         raise ValueError(f"gain: expected one gain for each grade, shape {tuple(grades.shape)}, got {came}")

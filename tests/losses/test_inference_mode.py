@@ -16,53 +16,12 @@ from rankwise.estimators import (
     ThresholdTracker,
     interpolate_quantiles,
 )
-from rankwise.losses import (
-    LOSSES,
-    AUPRCLoss,
-    EmbeddingLoss,
-    LateMemoryLoss,
-    ListStatistics,
-    ListwiseCELoss,
-    NDCGLoss,
-    PriorSchedule,
-    SwitchLoss,
-    TopKNDCGLoss,
-)
-from rankwise.losses.rivals import ALRPLoss
-from rankwise.losses.rivals.metric_learning import LateMemoryPairs, triplet
-
-QUERIES = torch.arange(3) * 7
-STATISTICS = ListStatistics(torch.arange(4).repeat(30 * 15), torch.arange(30).repeat_interleave(60))
-OVER_LISTS = {record.name: record.build for record in LOSSES if record.inputs == "scores"} | {
-    "sampled song": lambda: NDCGLoss(STATISTICS),
-    "sampled k-song": lambda: TopKNDCGLoss(4, STATISTICS),
-    "sampled solc": lambda: ListwiseCELoss(STATISTICS),
-    "switch": lambda: SwitchLoss(ListwiseCELoss(), NDCGLoss(), after=2),
-    "schedule": lambda: AUPRCLoss(PriorSchedule(0.5, 0.1, steps=5)),
-}
-OVER_VECTORS = {record.name: record.build for record in LOSSES if record.inputs == "embeddings"} | {
-    "embedding": lambda: EmbeddingLoss(AUPRCLoss()),
-    "late memory": lambda: LateMemoryLoss(AUPRCLoss(), memory=30),
-    "late pairs": lambda: LateMemoryPairs(triplet().loss, memory=30),
-}
-BUILDS = OVER_LISTS | OVER_VECTORS
-
-
-def call(name, loss, step):
-    """A training call on a batch with lists seen before and new ones, logits far from [-1, 1]."""
-    generator = torch.Generator().manual_seed(step)
-    if name in OVER_VECTORS:
-        vectors = torch.randn(8, 4, generator=generator).requires_grad_(not torch.is_inference_mode_enabled())
-        return vectors, loss(vectors, torch.tensor([0, 0, 1, 1, 2, 2, 3, 3]))
-    scores = 4 * torch.randn(3, 12, generator=generator)
-    scores.requires_grad_(not torch.is_inference_mode_enabled())
-    labels = (torch.arange(12) % 4).clamp_max(1).repeat(3, 1)
-    ids = torch.arange(36).view(3, 12) + 20 * step
-    return scores, loss(scores, labels, query_ids=(QUERIES + step) % 30, sample_ids=ids)
+from workers.stateful import LOSS_BUILDS, call_loss
 
 
 def train(name, loss, steps):
-    return [torch.autograd.grad(value, leaf)[0] for leaf, value in (call(name, loss, step) for step in steps)]
+    pairs = (call_loss(name, loss, step) for step in steps)
+    return [torch.autograd.grad(value, leaf)[0] for leaf, value in pairs]
 
 
 def same_state(left, right):
@@ -71,17 +30,17 @@ def same_state(left, right):
 
 
 @pytest.mark.parametrize("training", [True, False], ids=["training mode", "eval mode"])
-@pytest.mark.parametrize("name", BUILDS)
+@pytest.mark.parametrize("name", LOSS_BUILDS)
 def test_a_call_in_inference_mode_leaves_what_one_without_gradient_leaves(name, training):
-    straight, loss = BUILDS[name](), BUILDS[name]()
+    straight, loss = LOSS_BUILDS[name](), LOSS_BUILDS[name]()
     for each in (straight, loss):
         train(name, each, range(2))
         each.load_state_dict(copy.deepcopy(each.state_dict()))  # so that tables build their index anew
         each.train(training)
     with torch.no_grad():
-        expected = call(name, straight, 2)[1]
+        expected = call_loss(name, straight, 2)[1]
     with torch.inference_mode():
-        value = call(name, loss, 2)[1]
+        value = call_loss(name, loss, 2)[1]
         assert torch.equal(value, expected)
     assert same_state(straight, loss)
     assert not any(tensor.is_inference() for tensor in loss.state_dict(keep_vars=True).values())
@@ -90,21 +49,11 @@ def test_a_call_in_inference_mode_leaves_what_one_without_gradient_leaves(name, 
     for left, right in zip(train(name, straight, range(3, 6)), train(name, loss, range(3, 6)), strict=True):
         assert torch.equal(left, right)
     assert same_state(straight, loss)
-    again = BUILDS[name]()
+    again = LOSS_BUILDS[name]()
     with torch.inference_mode():
         again.load_state_dict(loss.state_dict())
     assert same_state(again, loss)
     train(name, again, range(6, 7))
-
-
-def test_alrp_can_be_trained_after_inference_mode():
-    loss, scores = ALRPLoss(), torch.tensor([2.0, -2.0, 0.0])
-    with torch.inference_mode():
-        expected = loss(scores, torch.tensor([1, 1, 0]), torch.tensor([0.1, 0.5, 0.0]))
-    leaf = scores.clone().requires_grad_()
-    value = loss(leaf, torch.tensor([1, 1, 0]), torch.tensor([0.1, 0.5, 0.0]))
-    value.backward()
-    assert value.item() == expected.item()
 
 
 ESTIMATORS = {

@@ -81,7 +81,7 @@ def by_pycocotools(found, truth, images, most=100):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", [*range(24), *(pytest.param(n, marks=pytest.mark.slow) for n in range(24, 524))])
 @pytest.mark.filterwarnings("ignore")
 def test_equal_to_pycocotools(seed):
     found, truth = make_boxes(seed, ties=seed % 2 == 1, crowds=seed % 3 > 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -120,6 +121,10 @@ class SeededBatchSampler(BatchSampler):
         self.seed = new["seed"]
         self._begin(new["epoch"])
         self._start = self._done = new["batch"]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Give what a copy goes on with: as a loaded state does, with the batches of the epoch that are left."""
+        return {**self.__dict__, "_start": self._start if self._finished else self._done}
 
     def _begin(self, epoch: int) -> None:
         self._epoch = epoch
