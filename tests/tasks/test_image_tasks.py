@@ -50,14 +50,14 @@ def test_retrieval_batches_hold_the_promised_classes():
 def test_retrieval_learns_the_classes(loss):
     task = replace(RETRIEVAL, loss=loss, loss_options=ADDED if loss == "soprc" else {})
     before, *_, after = train(task, steps=40).history.curve("map")
-    assert after > max(0.9, before + 0.3)
+    assert before < 0.8 < after
 
 
 @pytest.mark.parametrize("loss", ["stable-ap", "soprc", "cross-entropy"])
 def test_long_tails_are_learned(loss):
     run = train(replace(LONGTAIL, loss=loss), steps=60)
     before, *_, after = run.history.curve("ap")
-    assert after > max(0.85, before + 0.3)
+    assert before < 0.7 < after
 
 
 RESUMED = {

@@ -61,7 +61,7 @@ def test_every_loss_learns_to_rank_examples(loss):
     torch.manual_seed(0)
     before = task.evaluate(task.build_model(), "test")["ap"]
     run = fit(task, steps=300, optimiser=adamw(0.03))
-    assert task.evaluate(run.model, "test")["ap"] > before + 0.3
+    assert before < 0.5 < 0.65 < task.evaluate(run.model, "test")["ap"]
 
 
 def test_a_loss_over_examples_is_told_how_many_there_are():

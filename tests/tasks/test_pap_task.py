@@ -59,8 +59,8 @@ def test_k_reaches_the_losses_that_take_one():
 def test_training_improves_the_metric(hidden):
     task = PApTask(DATA, k=4, users=10, hidden=hidden)
     run = fit(task, steps=60, optimiser=adamw(0.03), eval_every=60)
-    before, after = run.history.curve("pap@4")
-    assert after > before + 0.1
+    # .77 +- .01 over seeds; an untrained model has .1 to .7, here .3.
+    assert run.history.curve("pap@4")[-1] > 0.7
 
 
 def test_rows_without_users_are_refused():

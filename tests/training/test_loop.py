@@ -45,12 +45,16 @@ def test_the_random_state_of_the_caller_is_neither_read_nor_changed():
     assert train(EIGHTS).history.losses == first.history.losses
 
 
-@pytest.mark.parametrize("task", [EIGHTS, DIGITS, CLASSIFIER], ids=["eights", "digits", "classifier"])
-def test_training_lowers_the_loss_and_raises_the_metric(task):
+@pytest.mark.parametrize(
+    "task, mark",
+    [(EIGHTS, 0.6), (DIGITS, 0.8), (CLASSIFIER, 0.58)],  # at least 5 standard deviations below the mean over seeds
+    ids=["eights", "digits", "classifier"],
+)
+def test_training_lowers_the_loss_and_raises_the_metric(task, mark):
     history = train(task, steps=60).history
     assert sum(history.losses[-10:]) < 0.7 * sum(history.losses[:10])
     untrained, trained = history.curve(task.metric)[0], history.curve(task.metric)[-1]
-    assert trained > untrained + 0.1
+    assert untrained < mark < trained
 
 
 def test_weights_of_the_loss_are_trained_too():
