@@ -66,7 +66,7 @@ def test_a_list_of_padding_only_is_harmless(ranker):
     assert not scores[1].any()
 
 
-def test_training_lowers_the_loss():
+def test_training_brings_the_loss_to_its_minimum():
     torch.manual_seed(0)
     ranker = ContextAwareRanker(5, dimensions=16, feedforward=32, dropout=0)
     features = FEATURES.float()
@@ -81,7 +81,8 @@ def test_training_lowers_the_loss():
         value.backward()
         optimiser.step()
         values.append(value.item())
-    assert values[-1] < values[0] - 0.05
+    lowest = loss(labels.float(), labels, query_ids=QUERIES).item()
+    assert lowest - 1e-6 < values[-1] < lowest + 0.02 < values[0]
 
 
 @pytest.mark.parametrize(

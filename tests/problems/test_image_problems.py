@@ -68,14 +68,14 @@ def test_retrieval_batches_hold_the_promised_classes():
 def test_retrieval_learns_the_classes(loss):
     problem = RETRIEVAL.changed(loss=ADDED if loss == "soprc" else loss)
     before, *_, after = train(problem, steps=40).history.curve("map")
-    assert after > max(0.9, before + 0.3)
+    assert before < 0.8 < after
 
 
 @pytest.mark.parametrize("loss", ["stable-ap", "soprc", "cross-entropy"])
 def test_long_tails_are_learned(loss):
     run = train(LONGTAIL.changed(loss=loss), steps=60)
     before, *_, after = run.history.curve("ap")
-    assert after > max(0.85, before + 0.3)
+    assert before < 0.7 < after
 
 
 RESUMED = {
