@@ -12,10 +12,7 @@ from pathlib import Path
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import pytest
-import torch
 from hypothesis import HealthCheck, settings
-
-from rankwise.data import find_data
 
 settings.register_profile(
     "ci",
@@ -32,6 +29,8 @@ gc.disable()
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    import torch
+
     torch.set_num_threads(1)
 
 
@@ -47,6 +46,8 @@ def pytest_unconfigure() -> None:
 @pytest.fixture
 def real_data() -> Callable[[str], Path]:
     """`real_data("omniglot")`: where that data set lies, or a skip that says how to provide it."""
+
+    from rankwise.data import find_data
 
     def find(name: str) -> Path:
         try:
