@@ -12,10 +12,7 @@ from pathlib import Path
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import pytest
-import torch
 from hypothesis import HealthCheck, settings
-
-from benchmarks.find import find_data
 
 settings.register_profile(
     "ci",
@@ -32,12 +29,16 @@ gc.disable()
 
 # The workers share the cores; OMP_NUM_THREADS asks for more threads than one.
 if "PYTEST_XDIST_WORKER" in os.environ:
+    import torch
+
     torch.set_num_threads(int(os.environ.setdefault("OMP_NUM_THREADS", "1")))
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
     """Start each test, and the fixtures made for it, from one random state: no test depends on those run before it."""
+    import torch
+
     torch.manual_seed(0)
 
 
@@ -53,6 +54,8 @@ def pytest_unconfigure() -> None:
 @pytest.fixture
 def real_data() -> Callable[[str], Path]:
     """`real_data("omniglot")`: where that data set lies, or a skip that says how to provide it."""
+
+    from rankwise.data import find_data
 
     def find(name: str) -> Path:
         try:

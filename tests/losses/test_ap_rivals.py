@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracles import rivals as oracle
@@ -88,7 +88,12 @@ def off_the_kinks(scores):
     return [s + 0.000_731 * (i + 1) for i, s in enumerate(scores)]
 
 
+# Enough for losses that are here for comparison.
+fewer = settings(max_examples=settings.default.max_examples // 2)
+
+
 @pytest.mark.parametrize("name", DERIVED)
+@fewer
 @given(case=cases)
 def test_value_and_gradient_equal_the_definition(name, case):
     build, define = DERIVED[name]
@@ -101,6 +106,7 @@ def test_value_and_gradient_equal_the_definition(name, case):
 
 
 @pytest.mark.parametrize("name", DERIVED)
+@fewer
 @given(case=cases)
 def test_value_equals_the_definition_on_ties_and_kinks(name, case):
     build, define = DERIVED[name]

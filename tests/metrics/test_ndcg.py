@@ -9,6 +9,7 @@ import torch
 
 from oracles import metrics as oracle
 from rankwise.metrics import evaluate, ndcg
+from rankwise.metrics.ndcg import ideal_dcg
 
 
 def cases(size, length, seed):
@@ -33,6 +34,23 @@ def test_scikit_learn_agrees_list_by_list(lists, length, k, scikit_learn):
                 for g, s in zip(gains.numpy(), scores.numpy(), strict=True)
             ]
         torch.testing.assert_close(ours, torch.tensor(theirs, dtype=torch.float64), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("k", [None, 1, 3, 50])
+def test_ideal_dcg_is_the_dcg_of_the_largest_gains_first(k):
+    gains = torch.rand(20, 7, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    ordered = (sorted(row, reverse=True)[:k] for row in gains.tolist())
+    plain = [sum(gain / math.log2(rank + 2) for rank, gain in enumerate(row)) for row in ordered]
+    torch.testing.assert_close(ideal_dcg(gains, k=k), torch.tensor(plain, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("k", [None, 1, 3, 50])
+def test_a_weight_counts_copies_in_the_ideal_dcg(k):
+    generator = torch.Generator().manual_seed(1)
+    gains = torch.rand(20, 7, generator=generator, dtype=torch.float64)
+    weights = torch.randint(4, (20, 7), generator=generator)
+    copies = [ideal_dcg(row.repeat_interleave(count)[None], k=k) for row, count in zip(gains, weights, strict=True)]
+    torch.testing.assert_close(ideal_dcg(gains, weights=weights, k=k), torch.cat(copies))
 
 
 def test_query_weights_are_those_of_scikit_learn(scikit_learn):

@@ -35,7 +35,7 @@ def rows():
 
 
 # The checks that ask for accuracy get the steps it takes; the defaults are checked below.
-@parametrize_with_checks([APClassifier(members=2, max_steps=20, hidden=(8,))])
+@parametrize_with_checks([APClassifier(members=2, max_steps=8, hidden=(8,))])
 def test_scikit_learns_contract(estimator, check):
     if check.func.__name__ in ("check_classifiers_train", "check_classifiers_classes"):
         estimator.set_params(max_steps=100, hidden=(16,))
@@ -196,7 +196,7 @@ def test_early_stopping_ends_before_the_budget(rows):
 def test_any_loss_of_binary_labels_will_do(rows, record):
     X, y, test_X, _ = rows
     options = {"k": 5} if record.name in ("pap", "precision-at-k", "greedy-top-k") else None
-    model = small(loss=record.name, loss_options=options).fit(X, y)
+    model = small(loss=record.name, loss_options=options, max_steps=8).fit(X, y)
     assert np.isfinite(model.decision_function(test_X)).all()
 
 
