@@ -14,6 +14,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 import pytest
 from hypothesis import HealthCheck, settings
 
+from benchmarks.find import find_data
+
 settings.register_profile(
     "ci",
     derandomize=True,
@@ -54,8 +56,6 @@ def pytest_unconfigure() -> None:
 @pytest.fixture
 def real_data() -> Callable[[str], Path]:
     """`real_data("omniglot")`: where that data set lies, or a skip that says how to provide it."""
-
-    from rankwise.data import find_data
 
     def find(name: str) -> Path:
         try:
