@@ -120,14 +120,10 @@ def train_seeds(
         data[name] = fingerprint(source)
     fabric = make_fabric(problem.device)
     schema, split = problem.read(given)
-    with ExitStack() as locks:
-        for folder in folders.values():
-            if folder is not None and fabric.is_global_zero:
-                locks.enter_context(folder.locked())
-        return [
-            _train_seed(problem, schema, split, seed, folder, data, resume=resume, fabric=fabric, watcher=watcher)
-            for seed, folder in folders.items()
-        ]
+    return [
+        _train_seed(problem, schema, split, seed, folder, data, resume=resume, fabric=fabric, watcher=watcher)
+        for seed, folder in folders.items()
+    ]
 
 
 def _train_seed(
@@ -142,24 +138,46 @@ def _train_seed(
     fabric: Fabric,
     watcher: Watcher,
 ) -> Run:
+    with ExitStack() as lock:
+        return _train_locked(problem, schema, split, seed, folder, data, resume, fabric, watcher, lock)
+
+
+def _train_locked(
+    problem: Problem[Any, Any],
+    schema: Any,
+    split: Split[Any],
+    seed: int,
+    folder: RunFolder | None,
+    data: dict[str, str],
+    resume: bool,
+    fabric: Fabric,
+    watcher: Watcher,
+    lock: ExitStack,
+) -> Run:
     cut = problem.cut(split, seed)
+    writer = folder if fabric.is_global_zero else None
     checkpoints = None if folder is None else folder.checkpoints(problem.checkpoints.keep)
     start: dict[str, Any] | None = None
-    if folder is not None and checkpoints is not None and resume and folder.exists:
+    existed = folder is not None and folder.exists
+    if folder is not None and checkpoints is not None and resume and existed:
+        if writer is not None:
+            lock.enter_context(writer.locked())
         start = _find_start(problem, folder, data, checkpoints, watcher)
     logs: list[Log] = []
-    if folder is not None and fabric.is_global_zero:
-        if start is None:
-            folder.write_start(problem, schema, seed, data)
-        logs = _open_logs(problem, folder, None if start is None else start["history"]["losses"].tolist())
-    fabric.barrier()
     steps_in_all = 0
 
     def on_start(steps: int, done: int) -> None:
+        # Model, loss and batches are built by now: what is refused until here leaves no folder.
         nonlocal steps_in_all
         steps_in_all = steps
-        if folder is not None and fabric.is_global_zero:
-            folder.update_record(steps=steps)
+        if writer is not None:
+            if not (resume and existed):
+                lock.enter_context(writer.locked())
+            if start is None:
+                writer.write_start(problem, schema, seed, data)
+            writer.update_record(steps=steps)
+            logs.extend(_open_logs(problem, writer, None if start is None else start["history"]["losses"].tolist()))
+        fabric.barrier()
         watcher.begins(seed, steps, done)
 
     def on_step(step: Step) -> None:
@@ -191,11 +209,11 @@ def _train_seed(
     record = {**make_record(problem, seed, data), "steps": steps_in_all, "calibration": calibration}
     path = None if folder is None else folder.path
     run = Run(problem, schema, fitted.model.eval(), fitted.history, record, path, shown.evaluation, parts)
-    if folder is not None and fabric.is_global_zero:
-        folder.write_model(fitted.model)
-        folder.update_record(calibration=calibration)
-        run.record = folder.read_record()
-        folder.write_results(shown.evaluation, fitted.history, _scores_of(shown, parts["test"]))
+    if writer is not None:
+        writer.write_model(fitted.model)
+        writer.update_record(calibration=calibration)
+        run.record = writer.read_record()
+        writer.write_results(shown.evaluation, fitted.history, _scores_of(shown, parts["test"]))
         if find_spec("jinja2") is None:
             watcher.says("no report.html, which needs jinja2: pip install 'rankwise[report]'")
         else:
