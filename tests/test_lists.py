@@ -73,7 +73,7 @@ def test_masked_and_weightless_slots_hold_zeros():
 
 def test_whole_numbers_are_scores_but_truth_values_and_complex_numbers_are_not():
     packed = pack(torch.tensor([3, 1]), torch.tensor([1, 0]))
-    assert packed.blocks[0].scores.dtype == torch.get_default_dtype()
+    assert packed.blocks[0].scores.dtype == torch.float64  # whole numbers are kept exactly
     assert packed.blocks[0].scores.tolist() == [[3.0, 1.0]]
     for dtype in (torch.bool, torch.complex64):
         with pytest.raises(TypeError, match=f"scores: expected real numbers, got {dtype}"):

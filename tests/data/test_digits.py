@@ -44,7 +44,7 @@ def test_a_class_too_small_for_a_test_part_is_refused():
 
 def test_wrong_parts_are_refused():
     part = Part(torch.rand(2, 1), torch.tensor([0, 1]))
-    with pytest.raises(ValueError, match="train, validation, test, got 'tests'"):
+    with pytest.raises(ValueError, match="part: unknown word 'tests'; did you mean 'test'"):
         Split(part, part, part).part("tests")
     with pytest.raises(ValueError, match=r"each of the 2 rows, got \(3,\)"):
         Part(torch.rand(2, 1), torch.tensor([0, 1, 1]))

@@ -256,7 +256,7 @@ def test_bad_input_is_named(change, message):
         pair_sums(call.pop("anchors"), call.pop("others"), call.pop("surrogate"), **call)
 
 
-@pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 1e-6), (torch.float64, 1e-11)])
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 1e-6), (torch.float64, 1e-10)])
 @pytest.mark.parametrize("temperature", [2.0, 0.1, 0.01])
 def test_cells_give_the_sums_and_gradients_of_all_pairs(temperature, dtype, tolerance):
     surrogate = surrogates.Sigmoid(temperature)
@@ -274,7 +274,7 @@ def test_cells_keep_small_sums():
     """Each term counts by itself: 20 temperatures below an anchor an other still adds 2e-9."""
     a, b = torch.tensor([[20.0, 0.0]], dtype=torch.float64), torch.zeros(1, 3, dtype=torch.float64)
     found = pair_sums(a, b, surrogates.Sigmoid(1.0), method="cells")
-    torch.testing.assert_close(found, 3 * torch.sigmoid(-a), rtol=1e-11, atol=0)
+    torch.testing.assert_close(found, 3 * torch.sigmoid(-a), rtol=1e-10, atol=0)
 
 
 def test_scores_of_too_many_cells_go_over_all_pairs():
