@@ -345,7 +345,12 @@ def _read_feature(raw: RawTable, name: str, missing: str) -> NDArray[np.float64]
     large = np.abs(column) > LARGEST
     if large.any():
         refuse_cells(
-            raw.name, raw.frame, name, large, "finite numbers up to 3.4e38 (float32)", "larger or infinite ones"
+            raw.name,
+            raw.frame,
+            name,
+            large,
+            "finite numbers up to 3.4e38 (float32)",
+            "larger or infinite ones; divide the column by a power of ten, or take logarithms",
         )
     return column
 
