@@ -171,6 +171,7 @@ class SearchRanking(Problem[TableSchema, Part]):
             item_word="document",
             curve="position",
             query_names=part.query_names,
+            row_name=part.row_name,
         )
 
     def probe_batch(self, train: Part) -> Batch:

@@ -119,6 +119,7 @@ class Bipartite(Problem[TableSchema, Part]):
             item_word="item",
             curve="position",
             query_names=part.query_names,
+            row_name=part.row_name,
         )
 
     def probe_batch(self, train: Part) -> Batch:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from torch import Tensor
 from rankwise.extras import require
 from rankwise.files import write_whole
 
-__all__ = ["Predictions", "score_columns"]
+__all__ = ["Predictions", "part_columns", "score_columns"]
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,21 @@ class Predictions:
         write_whole(path, buffer.getvalue())
 
 
-def score_columns(scores: Tensor, labels: Tensor | None, query_ids: Tensor | None) -> dict[str, list[Any]]:
-    """Return the columns of a file of scores: score, label and query where they are known."""
+def score_columns(
+    scores: Tensor,
+    labels: Tensor | None,
+    query_ids: Tensor | None,
+    rows: Tensor | None = None,
+    ids: Sequence[str] | None = None,
+) -> dict[str, list[Any]]:
+    """Return the columns of a file of scores: score, and label, query, row and id where they are known."""
     columns: dict[str, list[Any]] = {"score": [f"{score:.9g}" for score in scores.double().tolist()]}
-    known: Mapping[str, Tensor | None] = {"label": labels, "query": query_ids}
-    return columns | {name: values.tolist() for name, values in known.items() if values is not None}
+    known: Mapping[str, Tensor | None] = {"label": labels, "query": query_ids, "row": rows}
+    columns |= {name: values.tolist() for name, values in known.items() if values is not None}
+    return columns if ids is None else columns | {"id": list(ids)}
+
+
+def part_columns(scores: Tensor, part: Any) -> dict[str, list[Any]]:
+    """Return the columns of a file of the scores of a part."""
+    rows, ids = getattr(part, "rows", None), getattr(part, "row_ids", None)
+    return score_columns(scores, part.targets, part.query_ids, rows if isinstance(rows, Tensor) else None, ids)

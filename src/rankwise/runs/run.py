@@ -14,7 +14,7 @@ from rankwise.problems.inspection import Inspection
 from rankwise.problems.problem import Problem
 from rankwise.runs.folder import REPORT, RunFolder, write_table
 from rankwise.runs.migrations import migrate
-from rankwise.runs.predictions import Predictions, score_columns
+from rankwise.runs.predictions import Predictions, part_columns
 from rankwise.training import History
 
 __all__ = ["Run", "load_run", "load_runs"]
@@ -96,7 +96,7 @@ class Run:
         """Write the scores of an inspection of a source, or of the test part, as a CSV file."""
         part = self.part("test") if source is None else self.read(source)
         assert shown.scores is not None
-        write_table(path, score_columns(shown.scores, part.targets, part.query_ids))
+        write_table(path, part_columns(shown.scores, part))
 
     def read(self, source: Any) -> Any:
         """Return a source with labels as a part."""

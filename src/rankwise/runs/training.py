@@ -15,7 +15,7 @@ from rankwise.problems.inspection import Inspection
 from rankwise.problems.load import load_problem
 from rankwise.problems.problem import Problem
 from rankwise.runs.folder import RunFolder, fingerprint, make_record
-from rankwise.runs.predictions import score_columns
+from rankwise.runs.predictions import part_columns
 from rankwise.runs.run import Run
 from rankwise.training import Checkpoints, Step, fit, make_fabric, read_checkpoint
 from rankwise.training.history import CSVLog, Log, TensorBoardLog
@@ -223,7 +223,7 @@ def _train_locked(
 
 
 def _scores_of(shown: Inspection, part: Any) -> dict[str, list[Any]] | None:
-    return None if shown.scores is None else score_columns(shown.scores, part.targets, part.query_ids)
+    return None if shown.scores is None else part_columns(shown.scores, part)
 
 
 def _find_start(
