@@ -116,3 +116,83 @@ def test_a_missing_extra_is_named(capsys, monkeypatch, table, module):
     monkeypatch.setattr(extras, "find_spec", lambda name: None if name == module else found(name))
     assert main(["check-data", str(table)]) == 1
     assert f"check-data needs {module}: pip install 'rankwise[data]'" in capsys.readouterr().err
+
+
+def written(tmp_path, name, header, row, rows=120):
+    path = tmp_path / name
+    path.write_text(header + "".join(row(number) for number in range(rows)))
+    return str(path)
+
+
+def test_all_columns_that_cannot_be_used_are_listed_with_their_options(capsys, tmp_path):
+    path = written(
+        tmp_path,
+        "p.csv",
+        "patient,city,day,a,ill\n",
+        lambda i: f"P{i},{('Rome', 'Oslo')[i % 2]},2024-01-{i % 28 + 1:02d},{i * 0.37 % 1:.3f},{int(i % 4 == 0)}\n",
+    )
+    assert main(["check-data", path]) == 1
+    out = " ".join(capsys.readouterr().out.split())
+    for name in ("patient", "city", "day"):
+        assert f"column '{name}': expected numbers" in out
+        assert f"-> --drop {name}" in out
+    assert "column 'patient': expected numbers, got text such as 'P0', different in every row, like an id" in out
+    assert "data.drop=[patient,city,day]" in out
+    assert main(["check-data", path, "--drop", "patient", "--drop", "city", "--drop", "day"]) == 0
+
+
+def test_numbers_like_ids_are_named(capsys, tmp_path):
+    path = written(tmp_path, "p.csv", "number,a,ill\n", lambda i: f"{1000 + i},{i * 0.37 % 1:.3f},{int(i % 4 == 0)}\n")
+    assert main(["check-data", path]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "feature number: another whole number in every row, like an id -> --drop number" in out
+    assert "feature a:" not in out
+
+
+def test_scales_that_training_standardises_are_no_matter(capsys, tmp_path):
+    path = written(tmp_path, "p.csv", "a,b,ill\n", lambda i: f"{i * 0.61803398 % 1 * 1e6},{i % 7},{int(i % 3 == 0)}\n")
+    assert main(["check-data", path]) == 0
+    assert "0 errors, 0 warnings" in capsys.readouterr().out
+
+
+def test_times_are_not_read_as_grades(capsys, tmp_path):
+    path = written(
+        tmp_path, "p.csv", "a,ill,time\n", lambda i: f"{i * 0.37 % 1},{int(i % 4 == 0)},{1_700_000_000 + 977 * i}\n"
+    )
+    assert main(["check-data", path]) == 1
+    out = " ".join(capsys.readouterr().out.split())
+    assert "120 different numbers" in out
+    assert "not grades: name the label column with --label" in out
+    assert "gain" not in out
+    assert main(["check-data", path, "--label", "ill"]) == 0
+
+
+def test_classes_of_text_are_not_read_as_grades(capsys, tmp_path):
+    path = written(tmp_path, "p.csv", "a,kind\n", lambda i: f"{i * 0.37 % 1},{('red', 'blue', 'green')[i % 3]}\n")
+    assert main(["check-data", path]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "3 kinds of labels -> name the positive one for one ranking: --positive blue" in out
+    assert main(["check-data", path, "--positive", "red"]) == 0
+    assert "kinds of labels" not in capsys.readouterr().out
+
+
+def test_arff_files_are_tables(capsys, tmp_path):
+    path = written(
+        tmp_path,
+        "p.arff",
+        "% a comment\n@relation cells\n@attribute 'cell size' numeric\n@attribute b real\n"
+        "@attribute ill {no, 'yes, very'}\n@data\n",
+        lambda i: f"{i * 0.37 % 1:.3f}, {i % 7}, {chr(39) + 'yes, very' + chr(39) if i % 4 == 0 else 'no'}\n",
+    )
+    assert main(["check-data", path]) == 0
+    out = capsys.readouterr().out
+    assert "label 0 is 'no', 1 is 'yes, very' (column 'ill')" in out
+    assert "p.arff: 120 rows, 2 features, one list" in out
+    broken = tmp_path / "broken.arff"
+    broken.write_text("@relation x\n@attribute a numeric\n@attribute y {0,1}\n@data\n1,0\n2\n")
+    assert main(["check-data", str(broken)]) == 2
+    assert "broken.arff, line 6: expected 2 values, got 1" in capsys.readouterr().err
+    sparse = tmp_path / "sparse.arff"
+    sparse.write_text("@relation x\n@attribute a numeric\n@attribute y {0,1}\n@data\n{0 1}\n")
+    assert main(["check-data", str(sparse)]) == 2
+    assert "task: multilabel" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from rankwise.data.files import LARGEST, bad_line, check_file, is_finite_number, read_text
 from rankwise.data.multilabel import SparsePart, sparse_rows
 
-__all__ = ["read_arff"]
+__all__ = ["read_arff", "read_arff_rows"]
 
 _ATTRIBUTE = re.compile(r"@attribute\s+('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\S+)\s+(.+)", re.IGNORECASE)
 _LAST_LABELS = re.compile(r"-C\s+(-?\d+)")
@@ -67,6 +68,40 @@ def read_arff(path: str | Path, *, labels: LabelChoice = None) -> SparsePart:
         sparse.append(sparse_rows(counts, new_column[columns[chosen]], values[chosen], int(wanted.sum())))
         names.append(tuple(name for name, chosen in zip(head.names, wanted, strict=True) if chosen))
     return SparsePart(sparse[0], sparse[1] if is_label.any() else None, names[0], names[1])
+
+
+def read_arff_rows(path: str | Path) -> tuple[list[str], list[int], list[list[str]]]:
+    """Return the names of the attributes of a dense ARFF file, and of each row its line and its cells as text."""
+    path = check_file(path)
+    lines = read_text(path).splitlines()
+    names: list[str] = []
+    below = False
+    numbers: list[int] = []
+    rows: list[list[str]] = []
+    for number, line in enumerate(lines, start=1):
+        text = line.strip()
+        if not text or text.startswith("%"):
+            continue
+        if below:
+            if text.startswith("{"):
+                bad_line(path, number, "values with commas", "a sparse row, which task: multilabel reads")
+            quote = '"' if '"' in text else "'"
+            (cells,) = csv.reader([text], quotechar=quote, skipinitialspace=True)
+            if len(cells) != len(names):
+                bad_line(path, number, f"{len(names)} values", f"{len(cells)}")
+            numbers.append(number)
+            rows.append([cell.strip() for cell in cells])
+        elif found := _ATTRIBUTE.match(text):
+            names.append(found[1].strip("'\""))
+            if names[-1] in names[:-1]:
+                bad_line(path, number, "a different name for every attribute", f"{names[-1]!r} again")
+        elif text.lower().startswith("@data"):
+            below = True
+        elif not text.lower().startswith("@relation"):
+            bad_line(path, number, "@relation, @attribute or @data", repr(text))
+    if not names or not rows:
+        raise ValueError(f"{path}: expected attributes and rows, got {len(names)} and {len(rows)}")
+    return names, numbers, rows
 
 
 @dataclass(frozen=True)

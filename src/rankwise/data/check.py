@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -18,7 +19,7 @@ __all__ = ["Finding", "check_parts"]
 
 FEW_POSITIVES = 30
 MANY_GRADES = 32
-LARGE = 1e3
+FEW_ROWS = 20
 BIAS = 0.05
 
 
@@ -108,14 +109,14 @@ def _check_part(part: Part, columns: Sequence[str]) -> Iterator[_Said]:
     if not rows:
         yield "error", "no rows", "give a part that holds something"
         return
-    yield from _check_labels(part.labels)
+    yield from _check_labels(part.labels, has_lists=part.query_ids is not None)
     if part.query_ids is not None:
         yield from _check_lists(part.labels, part.query_ids)
     yield from _check_features(part.features, columns)
     yield from _check_repeats(part)
 
 
-def _check_labels(labels: Tensor) -> Iterator[_Said]:
+def _check_labels(labels: Tensor, *, has_lists: bool) -> Iterator[_Said]:
     values, counts = labels.unique(return_counts=True)
     if labels.is_floating_point() and not bool(torch.isfinite(labels).all()):
         yield "error", f"{_count(int((~torch.isfinite(labels)).sum()), 'label')} that are not finite", "mend the labels"
@@ -127,6 +128,10 @@ def _check_labels(labels: Tensor) -> Iterator[_Said]:
     else:
         pairs = zip(values.tolist(), counts.tolist(), strict=True)
         shown = "labels: " + ", ".join(f"{value:g} ({_count(count, 'row')})" for value, count in pairs)
+    if len(values) > MANY_GRADES and not has_lists:
+        advice = "measurements or times, not grades: name the label column with --label, or cut them into two kinds"
+        yield "error", shown, advice
+        return
     yield "note", f"{shown}; {100 * positives / len(labels):.3g} % positive", ""
     if bool((values < 0).any()):
         yield (
@@ -199,14 +204,16 @@ def _check_features(features: Tensor, columns: Sequence[str]) -> Iterator[_Said]
     constant = low == high
     if bool(constant.any()):
         yield "warning", f"the same value in every row: {_some(columns, constant)}", "drop them: they tell nothing"
-    spread = torch.maximum(low.abs(), high.abs())
-    large = (spread > LARGE) & ~constant
-    if bool(large.any()):
-        yield (
-            "warning",
-            f"values up to {float(spread.max()):.3g}: {_some(columns, large)}",
-            "a network learns badly from them: standardise, or take logarithms (trees do not care)",
-        )
+    for name, column in zip(columns, clean.T, strict=True):
+        if not name.isdecimal() and _is_like_ids(name, column):
+            yield "warning", f"feature {name}: another whole number in every row, like an id", f"--drop {name}"
+
+
+def _is_like_ids(name: str, column: Tensor) -> bool:
+    """Return whether a feature numbers the rows: whole numbers, all different, one after the other or called ids."""
+    if len(column) < FEW_ROWS or bool((column != column.round()).any()) or len(column.unique()) < len(column):
+        return False
+    return bool((column.diff() == 1).all()) or re.search(r"(^|[_ .-])(id|key|index|uuid)$", name.lower()) is not None
 
 
 def _check_repeats(part: Part) -> Iterator[_Said]:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankwise.checks import check_choice
+from rankwise.data.arff import read_arff_rows
 from rankwise.data.arrays import read_arrays
 from rankwise.data.columns import LINE
 from rankwise.data.files import bad_line, check_file, is_compressed, read_bytes, read_line_blocks, read_text
@@ -61,9 +62,9 @@ def open_table(
     """Open a table from a file or from memory.
 
     Args:
-        source: a path (.parquet, .arrow, .feather, .npz; everything else is text with separators, plain or compressed
-            by gzip or xz), a polars or pandas frame, an array (N, D), or a tuple of arrays: features (N, D), labels
-            (N,) or None, and perhaps query ids (N,).
+        source: a path (.parquet, .arrow, .feather, .npz, .arff with dense rows; everything else is text with
+            separators, plain or compressed by gzip or xz), a polars or pandas frame, an array (N, D), or a tuple of
+            arrays: features (N, D), labels (N,) or None, and perhaps query ids (N,).
         header: of a text file: "yes" if the first line holds the names of the columns, "no" if it does not, "auto"
             decides by comparing it with the lines below.
         separator: between the fields of a text file; by default what its first line holds most of: tab, `;` or `,`.
@@ -92,8 +93,21 @@ def _read_file(path: Path, header: str, separator: str | None, names: Sequence[s
         return RawTable(_read_arrow(path).with_row_index(LINE, offset=1), str(path), True, path)
     if path.suffix == ".npz":
         return RawTable(_read_npz(path).with_row_index(LINE, offset=1), str(path), False, path)
+    if path.suffix == ".arff":
+        return RawTable(_read_arff(path), str(path), True, path)
     frame, named = _read_text(path, header, separator, names)
     return RawTable(frame, str(path), named, path)
+
+
+def _read_arff(path: Path) -> pl.DataFrame:
+    import polars as pl
+
+    names, lines, rows = read_arff_rows(path)
+    columns = {name: pl.Series(name, [row[place] for row in rows], pl.String) for place, name in enumerate(names)}
+    frame = pl.DataFrame(columns).with_columns(
+        pl.when(pl.all().is_in(MISSING)).then(None).otherwise(pl.all()).name.keep()
+    )
+    return frame.with_columns(pl.Series(LINE, lines))
 
 
 def _read_object(source: object) -> RawTable:

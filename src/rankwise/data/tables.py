@@ -296,6 +296,26 @@ def read_table(
     return Table(Part(schema._values(raw), labels, *_read_queries(raw, query), row_ids=ids), schema)
 
 
+def find_unusable(
+    source: Any, *, label: str | int = -1, query: str | None = None, drop: Sequence[str] = (), header: str = "auto"
+) -> dict[str, str]:
+    """Return the columns of a table that cannot be features, each with the reason; see `read_table` for the options."""
+    import polars as pl
+
+    raw = open_table(source, header=header)
+    chosen = _choose_features(raw, find_column(raw.name, raw.columns, "label", label), query, drop, None)
+    found: dict[str, str] = {}
+    for name in chosen:
+        try:
+            _read_feature(raw, name, "keep")
+        except ValueError as problem:
+            reason = str(problem).removeprefix(f"{raw.name}, ").partition(";")[0]
+            column = raw.frame[name]
+            ids = column.dtype == pl.String and column.n_unique() == len(column)
+            found[name] = f"{reason}, different in every row, like an id" if ids else reason
+    return found
+
+
 def _learn_letor(
     path: Path, missing: str, width: int | None, cache: str | Path | None, on_progress: Progress | None
 ) -> Table:
