@@ -65,6 +65,12 @@ class InteractionPart:
     def __len__(self) -> int:
         return len(self.known)
 
+    def take(self, rows: Tensor) -> InteractionPart:
+        """Return these users only, in this order."""
+        wanted = None if self.wanted is None else self.wanted.take(rows)
+        names = tuple(self.user_names[row] for row in rows.tolist())
+        return InteractionPart(self.known.take(rows), wanted, self.users[rows], names, self.item_names)
+
 
 def histories(interactions: Interactions) -> SparseRows:
     """Return one row per user, with a 1 for every item the user has chosen, however often.

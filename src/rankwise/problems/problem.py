@@ -185,6 +185,11 @@ class Problem(Options, ABC, Generic[S, P]):
     outputs: ClassVar[Literal["scores", "vectors", "boxes"]]
     schema_type: ClassVar[type[Any]]
 
+    @property
+    def whole_lists(self) -> bool:
+        """Return whether the model scores the rows of a list together, so that none may be left out."""
+        return False
+
     metrics: tuple[str, ...]
     loss: LossChoice
     optimiser: OptimiserOptions = OptimiserOptions()

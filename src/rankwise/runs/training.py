@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from lightning_fabric import Fabric
 
 from rankwise.data import Split, container
+from rankwise.problems.inference import infer_problem, is_data
 from rankwise.problems.inspection import Inspection
 from rankwise.problems.load import load_problem
 from rankwise.problems.problem import Problem
@@ -57,11 +58,21 @@ def train(
     train: Any = None,
     validation: Any = None,
     test: Any = None,
+    label: str | None = None,
+    query: str | None = None,
+    positive: str | None = None,
+    task: str | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     watcher: Watcher | None = None,
 ) -> Run:
-    """Train a problem with its one seed and evaluate it on the test part; see `train_seeds`.
+    """Train a problem with its one seed and evaluate it on the test part.
+
+    Args:
+        problem: what to train; or the path of a recipe; or the path of data, from which the problem is inferred.
+        train, validation, test: data by part, see `train_seeds`.
+        label, query, positive, task: for the path of data, see `infer_problem`.
+        out, resume, watcher: see `train_seeds`.
 
     Example:
         >>> import numpy as np
@@ -73,11 +84,21 @@ def train(
         >>> run.predict(X[:5]).outputs.shape
         torch.Size([5])
     """
-    loaded = load_problem(problem) if isinstance(problem, str | Path) else problem
+    options = {"label": label, "query": query, "positive": positive, "task": task}
+    loaded = _resolve(problem, {name: value for name, value in options.items() if value is not None})
     if len(loaded.seeds) > 1:
         raise ValueError(f"seeds: expected one, got {len(loaded.seeds)}; rankwise.train_seeds trains several")
     sources = {"train": train, "validation": validation, "test": test}
     return train_seeds(loaded, sources=sources, out=out, resume=resume, watcher=watcher)[0]
+
+
+def _resolve(problem: Problem[Any, Any] | str | Path, options: dict[str, str]) -> Problem[Any, Any]:
+    """Return the problem itself, the one of a recipe, or the one inferred from data."""
+    if isinstance(problem, str | Path) and is_data(problem):
+        return infer_problem(problem, **options).problem
+    if options:
+        raise ValueError(f"{next(iter(options))}: expected with the path of data, got it with a problem or a recipe")
+    return load_problem(problem) if isinstance(problem, str | Path) else problem
 
 
 def train_seeds(
