@@ -27,8 +27,8 @@ from rankwise.losses import (
     SwitchLoss,
     TopKNDCGLoss,
 )
-from rankwise.losses.rivals import ALRPLoss, LambdaLoss
-from rankwise.losses.rivals.metric_learning import LateMemoryPairs, triplet
+from rankwise.losses.baselines import ALRPLoss, LambdaLoss
+from rankwise.losses.baselines.metric_learning import LateMemoryPairs, triplet
 from rankwise.metrics import METRICS, create_metric
 from rankwise.samplers import create_sampler
 from rankwise.samplers.histories import HistoryBatchSampler

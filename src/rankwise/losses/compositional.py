@@ -10,7 +10,7 @@ from rankwise.estimators import PairAverages
 from rankwise.gains import Gain, gain_function
 from rankwise.lists import Lists, PackedLists, every
 from rankwise.losses.base import ListLoss
-from rankwise.losses.first_order import first_order_only
+from rankwise.losses.gradients import first_order_only
 from rankwise.losses.samples import SELF_WEIGHTS, Sample, sample_of_lists, whole_lists
 from rankwise.losses.statistics import ListStatistics, ListTotals, Totals
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from rankwise.checks import check_choice
 from rankwise.estimators import IdTable
 from rankwise.lists import Lists, PackedLists
-from rankwise.losses.first_order import first_order_only
+from rankwise.losses.gradients import first_order_only
 
 __all__ = ["LINKS", "Link"]
 

@@ -10,7 +10,7 @@ from rankwise.estimators.thresholds import ThresholdTracker
 from rankwise.gains import Gain
 from rankwise.lists import Lists, every
 from rankwise.losses.compositional import CompositionalLoss
-from rankwise.losses.first_order import first_order_only
+from rankwise.losses.gradients import first_order_only
 from rankwise.losses.ndcg import discounted, surrogate_ranks
 from rankwise.losses.samples import Sample
 from rankwise.losses.statistics import ListStatistics

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 
 from rankwise.data import Batch, DetectionPart, DetectionSchema, Split, box_augmentation, cut_boxes, read_boxes
 from rankwise.losses import LOSSES
-from rankwise.losses.rivals import ALRPLoss
+from rankwise.losses.baselines import ALRPLoss
 from rankwise.metrics import BoxTable, Evaluation, box_thresholds, evaluate_boxes
 from rankwise.metrics.detection import check_box_metrics
 from rankwise.models import Anchors, Detector, FasterRCNNDetector, InChunks, RetinaNetDetector, make_anchors
