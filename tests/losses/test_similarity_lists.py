@@ -7,8 +7,8 @@ import torch
 
 from rankwise.lists import Lists
 from rankwise.losses import LOSSES, EmbeddingLoss, LateMemoryLoss
-from rankwise.losses import similarity_lists as module
-from rankwise.losses.similarity_lists import FewRelevant, similarity_lists
+from rankwise.losses import similarity as module
+from rankwise.losses.similarity import FewRelevant, similarity_lists
 from rankwise.pairs import gaps
 
 OVER_LISTS = [record for record in LOSSES if record.inputs == "scores" and record.labels == "binary"]

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rankwise.deprecation import renamed_attributes
-from rankwise.losses import auprc, listwise, ndcg, pap, semi_variance, stable_ap, top_k_ndcg
-from rankwise.losses.auprc import AUPRCLoss
+from rankwise.losses import auprc, ndcg, pap, stable_ap
+from rankwise.losses.auprc import AUPRCLoss, SemiVariance
 from rankwise.losses.base import ListLoss
 from rankwise.losses.baselines import (
     ALRPLoss,
@@ -41,6 +41,7 @@ from rankwise.losses.baselines import (
     SquaredErrorLoss,
     batch_ap,
     histogram_ap,
+    listwise,
     metric_learning,
     neural_ndcg,
     pairwise,
@@ -48,20 +49,13 @@ from rankwise.losses.baselines import (
     soap,
     top_k,
 )
-from rankwise.losses.baselines import listwise as listwise_baselines
-from rankwise.losses.combined import Combined
-from rankwise.losses.embedding import EmbeddingLoss
-from rankwise.losses.late_memory import LateMemoryLoss
-from rankwise.losses.listwise import ListwiseCELoss
-from rankwise.losses.ndcg import NDCGLoss
-from rankwise.losses.pap import PApLoss
-from rankwise.losses.pap_margins import PApMargins, pap_margins
+from rankwise.losses.combined import Combined, SwitchLoss
+from rankwise.losses.embedding import EmbeddingLoss, LateMemoryLoss
+from rankwise.losses.ndcg import ListwiseCELoss, NDCGLoss, TopKNDCGLoss
+from rankwise.losses.pap import PApLoss, PApMargins, pap_margins
 from rankwise.losses.priors import GroupPrior, Prior, PriorSchedule, class_prior, data_prior
-from rankwise.losses.semi_variance import SemiVariance
+from rankwise.losses.sampled_lists import ListStatistics
 from rankwise.losses.stable_ap import StableAPLoss
-from rankwise.losses.statistics import ListStatistics
-from rankwise.losses.switch import SwitchLoss
-from rankwise.losses.top_k_ndcg import TopKNDCGLoss
 from rankwise.registry import LossRecord, Registry
 
 __all__ = [
@@ -119,9 +113,9 @@ __all__ = [
 ]
 
 # In the order in which they are listed: the methods of the papers by metric (AP, NDCG, pAp@k), then the baselines.
-_METHODS = (auprc, stable_ap, semi_variance, ndcg, top_k_ndcg, listwise, pap)
+_METHODS = (auprc, stable_ap, ndcg, pap)
 _BASELINES = (
-    pointwise, pairwise, listwise_baselines, neural_ndcg, batch_ap, histogram_ap, soap, top_k, metric_learning
+    pointwise, pairwise, listwise, neural_ndcg, batch_ap, histogram_ap, soap, top_k, metric_learning
 )  # fmt: skip
 
 __getattr__ = renamed_attributes(__name__, {"rivals": "rankwise.losses.baselines"}, removed_in="0.3")

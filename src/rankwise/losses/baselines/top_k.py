@@ -9,7 +9,7 @@ from rankwise.checks import check_choice, check_k, check_positive, check_share
 from rankwise.lists import Lists, PackedLists
 from rankwise.losses.base import ListLoss
 from rankwise.losses.pap import SHORT_LISTS, top_negatives
-from rankwise.losses.two_sides import Side, best, in_order, pair_mean, two_sides
+from rankwise.losses.sides import Side, best, in_order, pair_mean, two_sides
 from rankwise.registry import LossRecord
 from rankwise.surrogates import Hinge
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from oracles import ndcg as oracle
 from rankwise.losses import ListStatistics
-from rankwise.losses.statistics import ListTotals
+from rankwise.losses.sampled_lists import ListTotals
 
 data = st.lists(st.tuples(st.sampled_from([-(2**63), -1, 0, 7, 2**63 - 1]), st.integers(0, 4)), min_size=1, max_size=40)
 
