@@ -11,7 +11,7 @@ from torch import Tensor
 from rankwise.lists import Lists, compact, every
 from rankwise.losses.similarity import FewRelevant
 from rankwise.pairs import pair_sums, pair_sums_within
-from rankwise.pairs.gaps import Gaps
+from rankwise.pairs.by_chunks import Gaps
 from rankwise.sorting import argsort
 from rankwise.surrogates import Surrogate
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rankwise.lists import Lists, compact
 from rankwise.losses.links import bound_scores
-from rankwise.pairs.gaps import Gaps, few_gaps
+from rankwise.pairs.by_chunks import Gaps, few_gaps
 
 __all__ = ["FewRelevant", "self_similarities", "similarity_lists", "unit_vectors"]
 
