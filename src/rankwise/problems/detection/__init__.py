@@ -17,7 +17,7 @@ from rankwise.losses.baselines import ALRPLoss
 from rankwise.metrics import BoxTable, Evaluation, box_thresholds, evaluate_boxes
 from rankwise.metrics.detection import check_box_metrics
 from rankwise.models import Anchors, Detector, FasterRCNNDetector, InChunks, RetinaNetDetector, make_anchors
-from rankwise.models.pyramid import strides_of
+from rankwise.models.detector import strides_of
 from rankwise.problems.detection.boxes import detect_boxes, draw_boxes, inspect_boxes, true_boxes
 from rankwise.problems.detection.loss import DetectionLoss, ProposalLoss
 from rankwise.problems.images import viewed_batches

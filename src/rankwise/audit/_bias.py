@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rankwise.audit.exact import BatchAP, ExactAUPRC
-from rankwise.audit.pools import Pools, Steps, make_pools, tell_left_out
+from rankwise.audit.pools import BatchAP, ExactAUPRC, Pools, Steps, make_pools, tell_left_out
 from rankwise.checks import check_count
 from rankwise.losses import AUPRCLoss, GroupPrior, ListLoss, StableAPLoss
 
