@@ -16,7 +16,7 @@ from rankwise.gains import Gain, gain_function
 from rankwise.lists import Lists, PackedLists, compact, count, every
 from rankwise.losses.base import ListLoss
 from rankwise.losses.gradients import first_order_only
-from rankwise.metrics.ndcg import ideal_dcg
+from rankwise.metrics._ndcg import ideal_dcg
 
 __all__ = [
     "SELF_WEIGHTS",

@@ -1,4 +1,4 @@
-"""What the first relevant items are worth: hit rate, reciprocal rank, and average precision at R."""
+"""The first items of a list: precision, recall, hit rate, reciprocal rank, R-precision and MAP@R."""
 
 from __future__ import annotations
 
@@ -10,7 +10,131 @@ from rankwise.positives import Positives
 from rankwise.ranks import RankedLists
 from rankwise.registry import MetricRecord
 
-__all__ = ["HIT", "MAP_AT_R", "RR", "hit_rate", "reciprocal_rank"]
+__all__ = [
+    "HIT",
+    "MAP_AT_R",
+    "PRECISION",
+    "RECALL",
+    "RR",
+    "R_PRECISION",
+    "hit_rate",
+    "precision",
+    "recall",
+    "reciprocal_rank",
+]
+
+
+def precision(
+    scores: object,
+    labels: object,
+    *,
+    k: int | None = None,
+    query_ids: object = None,
+    mask: object = None,
+    weights: object = None,
+    ties: str = "average",
+    empty: str = "skip",
+    reduction: str = "mean",
+) -> Tensor:
+    """Return precision@k: the share of relevant items among the first k.
+
+    `precision@k = (relevant items among the first k) / k`, also for a list of fewer than k items.
+
+    Args:
+        k: cutoff, or None for the whole list.
+        weights: the shape of `scores`, item weights of 0 or more; an item of weight w takes w positions.
+        ties: "average" is the mean over the orders of tied items; "pessimistic" puts the irrelevant of them first;
+            "stable" keeps the order of the input.
+        empty: what a list without an item counts as: "skip", "zero", "one" or "error".
+        scores, labels, query_ids, mask, reduction: see `average_precision`.
+
+    Example:
+        >>> precision([.9, .8, .7, .6], [0, 1, 1, 0], k=2)
+        tensor(0.5000, dtype=torch.float64)
+    """
+    metric = Metric("precision", PRECISION, k=k, ties=ties)
+    return measure(metric, scores, labels, query_ids, mask, weights, empty, reduction)
+
+
+def recall(
+    scores: object,
+    labels: object,
+    *,
+    k: int | None = None,
+    query_ids: object = None,
+    mask: object = None,
+    weights: object = None,
+    ties: str = "average",
+    empty: str = "skip",
+    reduction: str = "mean",
+) -> Tensor:
+    """Return recall@k: the share of the relevant items that stand among the first k.
+
+    `recall@k = (relevant items among the first k) / n+`.
+
+    Args:
+        k: cutoff, or None for the whole list.
+        weights: the shape of `scores`, item weights of 0 or more; an item of weight w takes w positions.
+        ties: "average" is the mean over the orders of tied items; "pessimistic" puts the irrelevant of them first;
+            "stable" keeps the order of the input.
+        empty: what a list without a relevant item counts as: "skip", "zero", "one" or "error".
+        scores, labels, query_ids, mask, reduction: see `average_precision`.
+
+    Example:
+        >>> recall([.9, .8, .7, .6], [0, 1, 1, 0], k=2)
+        tensor(0.5000, dtype=torch.float64)
+    """
+    metric = Metric("recall", RECALL, k=k, ties=ties)
+    return measure(metric, scores, labels, query_ids, mask, weights, empty, reduction)
+
+
+def _precision(ranked: RankedLists, *, k: int | None) -> Tensor:
+    found = ranked.positives
+    cutoff = found.size if k is None else torch.full_like(found.size, k)
+    return torch.where(found.size > 0, _hits(found, cutoff) / cutoff, float("nan"))
+
+
+def _recall(ranked: RankedLists, *, k: int | None) -> Tensor:
+    found = ranked.positives
+    return _hits(found, found.size if k is None else torch.full_like(found.size, k)) / found.count
+
+
+def _r_precision(ranked: RankedLists) -> Tensor:
+    found = ranked.positives
+    return _hits(found, found.count) / found.count
+
+
+def _hits(found: Positives, cutoff: Tensor) -> Tensor:
+    """Relevant items expected among the first `cutoff` (Q,) positions; a group across the cutoff counts in part."""
+    inside = (cutoff[:, None] - found.begin) / (found.end - found.begin)
+    return (found.weights * inside.clamp(0, 1)).sum(1)
+
+
+PRECISION = MetricRecord(
+    name="precision",
+    summary="share of relevant items among the first k",
+    per_list=_precision,
+    takes_k=True,
+    definition="relevant items among the first {k}, divided by {k}",
+    undefined="lists without an item",
+)
+
+
+RECALL = MetricRecord(
+    name="recall",
+    summary="share of the relevant items that stand among the first k",
+    per_list=_recall,
+    takes_k=True,
+    definition="relevant items among the first {k}, divided by all relevant items",
+)
+
+
+R_PRECISION = MetricRecord(
+    name="r-precision",
+    summary="precision at R, the number of relevant items of the list",
+    per_list=_r_precision,
+    definition="relevant items among the first R, divided by R, the number of relevant items",
+)
 
 
 def hit_rate(
@@ -25,39 +149,24 @@ def hit_rate(
     empty: str = "skip",
     reduction: str = "mean",
 ) -> Tensor:
-    """Hit rate@k: whether any relevant item stands among the first k.
+    """Return the hit rate@k: 1 if a relevant item is among the first k, else 0.
 
     `hit@k = 1[rank of the first relevant item <= k]`; with ties its probability over their orders (hypergeometric).
 
     Args:
-        scores: (N,) one list, or many with `query_ids`; or (Q, L) one list per row. Any real numbers.
-        labels: the shape of `scores`, 0 or 1.
         k: cutoff, or None for the whole list.
-        query_ids: (N,) which list each item belongs to, or (Q,) ids of the rows.
-        mask: the shape of `scores`, False where there is no item.
         weights: the shape of `scores`, item weights of 0 or 1.
         ties: "average" is the mean over the orders of tied items; "pessimistic" puts the irrelevant of them first;
             "stable" keeps the order of the input.
         empty: what a list without a relevant item counts as: "skip", "zero", "one" or "error".
-        reduction: "mean", "sum" or "none" (one value per list, NaN where left out).
-
-    Returns:
-        float64 scalar, or (Q,) for `reduction="none"`. The mean is NaN when every list is left out.
+        scores, labels, query_ids, mask, reduction: see `average_precision`.
 
     Example:
         >>> hit_rate([.9, .8, .7, .6], [0, 1, 1, 0], k=2)
         tensor(1., dtype=torch.float64)
     """
-    return measure(
-        Metric("hit", HIT, k=k, ties=ties),
-        scores,
-        labels,
-        query_ids=query_ids,
-        mask=mask,
-        weights=weights,
-        empty=empty,
-        reduction=reduction,
-    )
+    metric = Metric("hit", HIT, k=k, ties=ties)
+    return measure(metric, scores, labels, query_ids, mask, weights, empty, reduction)
 
 
 def reciprocal_rank(
@@ -72,39 +181,24 @@ def reciprocal_rank(
     empty: str = "skip",
     reduction: str = "mean",
 ) -> Tensor:
-    """Reciprocal rank@k: 1 over the rank of the first relevant item (mean over lists: MRR).
+    """Return the reciprocal rank@k: 1 over the rank of the first relevant item (mean over lists: MRR).
 
     `rr@k = 1[r <= k] / r`, r the rank of the first relevant item; with ties the mean over their orders.
 
     Args:
-        scores: (N,) one list, or many with `query_ids`; or (Q, L) one list per row. Any real numbers.
-        labels: the shape of `scores`, 0 or 1.
         k: cutoff, or None for the whole list.
-        query_ids: (N,) which list each item belongs to, or (Q,) ids of the rows.
-        mask: the shape of `scores`, False where there is no item.
         weights: the shape of `scores`, item weights of 0 or 1.
         ties: "average" is the mean over the orders of tied items; "pessimistic" puts the irrelevant of them first;
             "stable" keeps the order of the input.
         empty: what a list without a relevant item counts as: "skip", "zero", "one" or "error".
-        reduction: "mean", "sum" or "none" (one value per list, NaN where left out).
-
-    Returns:
-        float64 scalar, or (Q,) for `reduction="none"`. The mean is NaN when every list is left out.
+        scores, labels, query_ids, mask, reduction: see `average_precision`.
 
     Example:
         >>> reciprocal_rank([.9, .8, .7, .6], [0, 1, 1, 0], k=2)
         tensor(0.5000, dtype=torch.float64)
     """
-    return measure(
-        Metric("rr", RR, k=k, ties=ties),
-        scores,
-        labels,
-        query_ids=query_ids,
-        mask=mask,
-        weights=weights,
-        empty=empty,
-        reduction=reduction,
-    )
+    metric = Metric("rr", RR, k=k, ties=ties)
+    return measure(metric, scores, labels, query_ids, mask, weights, empty, reduction)
 
 
 def _hit(ranked: RankedLists, *, k: int | None) -> Tensor:
@@ -173,6 +267,7 @@ HIT = MetricRecord(
     definition="1 if a relevant item is among the first {k}, else 0",
 )
 
+
 RR = MetricRecord(
     name="rr",
     summary="1 over the rank of the first relevant item",
@@ -182,6 +277,7 @@ RR = MetricRecord(
     aliases=("mrr",),
     definition="1 / rank of the first relevant item, 0 beyond the first {k}",
 )
+
 
 MAP_AT_R = MetricRecord(
     name="map@r",

@@ -36,46 +36,31 @@ def ndcg(
     empty: str = "skip",
     reduction: str = "mean",
 ) -> Tensor:
-    """NDCG@k: the discounted gain of the k best scored items, over that of the k best grades.
+    """Return NDCG@k: the discounted gain of the k best scored items, over that of the k best grades.
 
     `NDCG@k = sum_{r<=k} g(y_(r)) / log2(r + 1)`, divided by the same sum with the grades in descending order; ties are
     averaged over all their orders, as in scikit-learn. An item of weight w takes w positions: the cumulative
     discount is extended linearly between whole positions.
 
     Args:
-        scores: (N,) one list, or many with `query_ids`; or (Q, L) one list per row. Any real numbers.
         labels: the shape of `scores`, grades of 0 or more.
         k: cutoff, or None for the whole list.
         gain: "exp2" for 2^y - 1, "linear" for y, or a function of a float64 tensor of grades.
-        query_ids: (N,) which list each item belongs to, or (Q,) ids of the rows.
-        mask: the shape of `scores`, False where there is no item.
-        weights: the shape of `scores`, item weights of 0 or more.
         ties: "average" is the mean over the orders of tied items; "pessimistic" puts the lower grades first; "stable"
             keeps the order of the input.
         empty: what a list in which nothing gains counts as: "skip", "zero", "one" or "error".
-        reduction: "mean", "sum" or "none" (one value per list, NaN where left out).
-
-    Returns:
-        float64 scalar, or (Q,) for `reduction="none"`. The mean is NaN when every list is left out.
+        scores, query_ids, mask, weights, reduction: see `average_precision`.
 
     Example:
         >>> ndcg([.9, .8, .7, .6], [0, 3, 1, 0], k=2)
         tensor(0.5788, dtype=torch.float64)
     """
-    return measure(
-        Metric("ndcg", NDCG, k=k, ties=ties, options=(("gain", gain),)),
-        scores,
-        labels,
-        query_ids=query_ids,
-        mask=mask,
-        weights=weights,
-        empty=empty,
-        reduction=reduction,
-    )
+    metric = Metric("ndcg", NDCG, k=k, ties=ties, options=(("gain", gain),))
+    return measure(metric, scores, labels, query_ids, mask, weights, empty, reduction)
 
 
 def ideal_dcg(gains: Tensor, *, weights: Tensor | None = None, k: int | None = None) -> Tensor:
-    """The DCG@k of the best order of each list: what NDCG divides by.
+    """Return the DCG@k of the best order of each list: what NDCG divides by.
 
     Args:
         gains: (Q, L) float64, 0 where there is no item.
