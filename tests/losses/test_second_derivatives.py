@@ -19,7 +19,7 @@ from rankwise.losses import (
     StableAPLoss,
     SwitchLoss,
 )
-from rankwise.losses.rivals import ALRPLoss, SmoothAPLoss
+from rankwise.losses.baselines import ALRPLoss, SmoothAPLoss
 
 GENERATOR = torch.Generator().manual_seed(0)
 SCORES = (torch.rand(3, 8, generator=GENERATOR, dtype=torch.float64) * 2 - 1) * 0.9

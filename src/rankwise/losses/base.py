@@ -10,7 +10,7 @@ from torch import Tensor
 from rankwise.checks import check_choice, check_ids, check_labels, check_same_shape, check_tensor
 from rankwise.distributed import gather_inputs, world_size
 from rankwise.lists import Lists, PackedLists, pack, reduce_lists
-from rankwise.losses.bounded import bound_scores
+from rankwise.losses.links import bound_scores
 from rankwise.losses.marked import MarkedModule
 from rankwise.modes import full_precision, outside_graphs, outside_inference_mode
 
