@@ -6,6 +6,7 @@ import errno
 import logging
 import shlex
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -46,7 +47,7 @@ def train(
     require("training", ("lightning_fabric", "pydantic", "yaml"), extra="train")
     from rankwise.problems import load_problem
     from rankwise.problems.inference import infer_problem, is_data
-    from rankwise.problems.trials import summarise
+    from rankwise.problems.trials import tabulate_seeds
     from rankwise.runs import train_seeds
     from rankwise.training import Interrupted
 
@@ -98,12 +99,13 @@ def train(
         best = runs[0].history.best_step
         print_paragraph(f"Weights of step {best}, the best on validation by {problem.metric}.")
     else:
-        rows = []
-        for name in tests[0].means:
-            summary = summarise([test.means[name] for test in tests])
-            rows.append((name, f"{summary.mean:.4f}", _interval((summary.low, summary.high))))
-        title = f"Test part, mean over {len(runs)} seeds"
-        print_table(title, ("metric", "mean", "95 % interval over seeds"), rows, numbers=True)
+        means = {name: [test.means[name] for test in tests] for name in tests[0].means}
+        columns, over_seeds = tabulate_seeds([run.record["seed"] for run in runs], means)
+        print_table(f"Test part, mean over {len(runs)} seeds", ("metric", *columns), over_seeds, numbers=True)
+        if find_spec("jinja2") is not None:
+            from rankwise.report.seeds import write_seeds_report
+
+            write_seeds_report(out / "report.html", str(out), runs, tests)
     for run in runs:
         curve = run.history.curve(problem.metric)
         name = "Validation" if len(runs) == 1 else f"Seed {run.record['seed']}"
