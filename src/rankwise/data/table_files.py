@@ -121,10 +121,16 @@ def _from_pandas(frame: Any) -> pl.DataFrame:
     if twice := [name for name in names if names.count(name) > 1]:
         raise ValueError(f"pandas frame: expected a different name for every column, got {twice[0]!r} twice")
     columns = {}
-    for place, name in enumerate(names):
-        column = frame.iloc[:, place]
-        plain = column.to_numpy() if column.dtype.kind in "biufM" else column.astype(object).where(column.notna(), None)
-        columns[name] = pl.Series(name, plain if column.dtype.kind in "biufM" else plain.tolist(), strict=False)
+    for position, name in enumerate(names):
+        column = frame.iloc[:, position]
+        if column.dtype.kind == "M":
+            moments = column if getattr(column.dtype, "tz", None) is None else column.dt.tz_convert(None)
+            values: Any = moments.to_numpy(dtype="datetime64[us]")
+        elif column.dtype.kind in "biuf":
+            values = column.to_numpy()
+        else:
+            values = column.astype(object).where(column.notna(), None).tolist()
+        columns[name] = pl.Series(name, values, strict=False)
     return pl.DataFrame(columns)
 
 

@@ -103,7 +103,7 @@ class SearchRanking(Problem[TableSchema, Part]):
         return cut
 
     def build_model(self, schema: TableSchema) -> nn.Module:
-        width, options, fill = len(schema.features), self.model, schema.missing == "median"
+        width, options, fill = len(schema.inputs), self.model, schema.fill_missing
         if options.name == "context-aware":
             return ScaledRanker(ContextAwareRanker(width), width, options.scaling, fill_missing=fill)
         scorer = MLPScorer(width, hidden=options.hidden, dropout=options.dropout)

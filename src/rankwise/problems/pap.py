@@ -71,9 +71,9 @@ class Bipartite(Problem[TableSchema, Part]):
         return cut_lists(self.data, split, seed)
 
     def build_model(self, schema: TableSchema) -> nn.Module:
-        width = len(schema.features)
+        width = len(schema.inputs)
         scorer = MLPScorer(width, hidden=self.model.hidden)
-        return scaled(scorer, width, self.model.scaling, fill_missing=schema.missing == "median")
+        return scaled(scorer, width, self.model.scaling, fill_missing=schema.fill_missing)
 
     def fit_model(self, model: nn.Module, train: Part) -> None:
         fit_scaling(model, train.features)
