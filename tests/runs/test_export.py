@@ -16,8 +16,10 @@ from torch.nn.utils.rnn import pad_sequence
 
 import rankwise as rw
 from rankwise.cli import main
+from rankwise.data import DataNote
 from rankwise.problems import make_problem
 from workers.kinds import RECIPES, SHORT, write_kinds
+from workers.pages import PAGES, blocks
 
 onnxruntime = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
@@ -28,7 +30,7 @@ LEARNED = {**SHORT, "budget": {"steps": 40}, "evaluation": {"every": 40, "weight
 
 
 def cells():
-    """Cells of breast cancer with holes, and a Unix time that says a little about the label."""
+    """Cells of breast cancer with holes, a Unix time, a category and a date that say a little about the label."""
     bunch, random = load_breast_cancer(), np.random.default_rng(0)
     frame = pl.DataFrame(bunch.data, schema=[name.replace(" ", "_") for name in bunch.feature_names])
     seconds = 1_700_000_000 + random.integers(0, 600, size=len(frame)) + 60 * bunch.target
@@ -36,6 +38,8 @@ def cells():
     return frame.with_columns(
         pl.when(~pl.Series(holes)).then(pl.col("mean_radius")).alias("mean_radius"),
         seen=pl.Series(seconds),
+        site=pl.Series(np.array(["left", "right", None])[random.integers(0, 2 + bunch.target)]),
+        born=pl.Series(np.datetime64("1950-01-01") + random.integers(0, 9000, size=len(frame))),
         cancer=pl.Series(1 - bunch.target),
     )
 
@@ -47,7 +51,7 @@ def digits():
 
 
 def train_cells(scaling):
-    recipe = {"data": {"label": "cancer", "missing": "median"}, "model": {"scaling": scaling}}
+    recipe = {"data": {"label": "cancer"}, "model": {"scaling": scaling}}
     return rw.train(make_problem({"task": "tabular", **LEARNED, **recipe}), train=cells()), cells().drop("cancer")
 
 
@@ -106,11 +110,27 @@ def call(path, inputs):
     return output.detach(), json.loads(extra["rankwise.json"])
 
 
+def columns_of(frame, schema):
+    """Return the columns of a frame as the page on serving says: categories by index, dates as three numbers."""
+    columns = []
+    for name in schema["encoding"]["names"]:
+        column = frame[name]
+        if name in schema["encoding"]["categories"]:
+            known = list(schema["encoding"]["categories"][name])
+            columns.append([known.index(value or "") if (value or "") in known else -1 for value in column])
+        elif name in schema["encoding"]["dates"]:
+            days = column.cast(pl.Int32).to_list()
+            columns += [days, column.dt.month().to_list(), column.dt.weekday().to_list()]
+        else:
+            columns.append(column.fill_null(np.nan).to_list())
+    return torch.tensor(np.array(columns, dtype=np.float64).T)
+
+
 def raw_inputs(case, run, source):
     """Return the inputs of an exported model, taken from the data themselves, and the outputs of the run."""
     expected = run.predict(source).outputs
     if case.startswith("tabular"):
-        return {"features": torch.from_numpy(source.to_numpy().astype(np.float64))}, expected
+        return {"features": columns_of(source, run.schema.to_json())}, expected
     if case == "image-retrieval":
         return {"images": torch.from_numpy(source)[:, None]}, expected
     part = run.schema.read(source, labels="optional")
@@ -171,14 +191,20 @@ def test_any_number_of_rows_is_taken(trained, tmp_path, suffix):
         assert torch.allclose(call(path, {"features": rows[:count]})[0], outputs[:count], atol=1e-6)
 
 
-def test_the_columns_in_the_metadata_are_those_of_the_inputs(trained, tmp_path):
+def test_the_metadata_name_the_columns_and_the_values_of_categories(trained, tmp_path):
     run, source = trained("tabular")
     path = run.export(tmp_path / "model.onnx").path
-    _, metadata = call(path, raw_inputs("tabular", run, source)[0])
-    shuffled = source.select(sorted(source.columns, reverse=True))
-    ordered = shuffled.select(metadata["schema"]["features"]).to_numpy().astype(np.float64)
-    outputs, _ = call(path, {"features": torch.from_numpy(ordered)})
-    torch.testing.assert_close(outputs, run.predict(source).outputs, atol=1e-5, rtol=0)
+    inputs, expected = raw_inputs("tabular", run, source)
+    _, metadata = call(path, inputs)
+    columns = metadata["inputs"]["features"]["columns"]
+    assert columns[-5:] == ["seen", "site", "born", "born month", "born weekday"]
+    assert metadata["schema"]["encoding"]["categories"] == {"site": ["", "left", "right"]}
+    unknown = inputs["features"].clone()
+    unknown[:, columns.index("site")] = -1
+    with pytest.warns(DataNote, match="569 rows with a 'site' that the training data did not have"):
+        as_unknown = run.predict(source.with_columns(site=pl.lit("elsewhere"))).outputs
+    assert not torch.allclose(as_unknown, expected, atol=1e-3)
+    torch.testing.assert_close(call(path, {"features": unknown})[0], as_unknown, atol=1e-5, rtol=0)
 
 
 def test_the_check_may_be_on_data_of_the_user(trained, tmp_path):
@@ -199,6 +225,26 @@ def test_small_values_keep_their_digits_under_a_logarithm(tmp_path):
     features = torch.from_numpy(X.astype(np.float32))
     outputs, _ = call(path, {"features": features})
     torch.testing.assert_close(outputs, run.predict(X).outputs, atol=1e-5, rtol=0)
+
+
+def test_the_service_of_the_page_takes_text_and_missing_cells(tmp_path, monkeypatch):
+    from fastapi.testclient import TestClient
+
+    frame = cells().select("mean_radius", "site", "cancer")
+    problem = make_problem({"task": "tabular", **LEARNED, "data": {"label": "cancer"}})
+    run = rw.train(problem, train=frame)
+    run.export(tmp_path / "cells.onnx")
+    monkeypatch.chdir(tmp_path)
+    page = next(each for each in PAGES if each.name == "serve.md")
+    (service,) = (block for block in blocks(page) if block.title == "service.py")
+    assert len([line for line in service.text.splitlines() if line.strip()]) <= 15
+    session = {"__name__": "service"}
+    exec(service.text, session)
+    rows = [{"site": "left", "mean_radius": 12.0}, {"mean_radius": None, "site": "right"}, {"mean_radius": 12.0}]
+    table = pl.DataFrame({"site": ["left", "right", None], "mean_radius": [12.0, None, 12.0]})
+    answer = TestClient(session["app"]).post("/scores", json=rows).json()
+    assert len({round(score, 4) for score in answer}) == 3
+    assert answer == pytest.approx(run.predict(table).outputs.tolist(), abs=1e-5)
 
 
 class Drifting(nn.Module):
@@ -267,7 +313,7 @@ def test_the_command_prints_inputs_outputs_and_the_check(folder, trained, tmp_pa
     assert main(["--json", "export", str(tmp_path / "run"), str(tmp_path / "m.pt2")]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["difference"] <= 1e-5
-    assert found["metadata"]["schema"]["features"] == ["x", "y", "z"]
+    assert found["metadata"]["inputs"]["features"]["columns"] == ["x", "y", "z"]
 
 
 @pytest.mark.parametrize(

@@ -118,13 +118,18 @@ def _trace(interface: Interface, inputs: Inputs) -> ExportedProgram:
 def _metadata(run: Run, interface: Interface, inputs: Inputs, program: ExportedProgram) -> dict[str, Any]:
     (output,) = (node for node in program.graph.nodes if node.op == "output")
     value: Tensor = output.args[0][0].meta["val"]
-    named = zip(interface.inputs.items(), inputs, strict=True)
+    named: dict[str, dict[str, Any]] = {
+        name: {"dtype": _word(tensor), "shape": list(shape)}
+        for (name, shape), tensor in zip(interface.inputs.items(), inputs, strict=True)
+    }
+    if interface.columns is not None:
+        next(iter(named.values()))["columns"] = list(interface.columns)
     free = next(iter(interface.inputs.values()))
     shape = [size if isinstance(size, int) else free[axis] for axis, size in enumerate(value.shape)]
     return {
         "format": 1,
         "kind": run.problem.kind,
-        "inputs": {name: {"dtype": _word(tensor), "shape": list(shape)} for (name, shape), tensor in named},
+        "inputs": named,
         "outputs": {interface.output: {"dtype": _word(value), "shape": shape}},
         "schema": interface.metadata(),
         "calibration": run.calibration,

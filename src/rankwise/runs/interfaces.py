@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -23,6 +24,7 @@ from rankwise.data import (
     TableSchema,
 )
 from rankwise.models import ScaledRanker, Scaling
+from rankwise.runs.encoder import TableEncoder
 
 if TYPE_CHECKING:
     from rankwise.runs.run import Run
@@ -44,10 +46,12 @@ class Interface(ABC):
 
     Attributes:
         inputs: shape of each input by name; dimensions of any size are words.
+        columns: of a table, names along the last dimension of `features`.
         module: takes the inputs in this order and returns one output.
     """
 
     inputs: dict[str, tuple[str | int, ...]]
+    columns: Sequence[str] | None = None
     module: nn.Module
     schema: ClassVar[type[Any]]
 
@@ -84,36 +88,27 @@ class Interface(ABC):
 
 
 class _ScoreRows(nn.Module):
-    """Subtract the origins of columns that float32 cannot hold, then apply the model."""
-
-    origins: Tensor | None
-
-    def __init__(self, model: nn.Module, origins: Tensor | None) -> None:
+    def __init__(self, model: nn.Module, encoder: nn.Module) -> None:
         super().__init__()
-        self.model = model
-        self.register_buffer("origins", origins)
-
-    def shift(self, features: Tensor) -> Tensor:
-        return features if self.origins is None else (features - self.origins).float()
+        self.model, self.encoder = model, encoder
 
     def forward(self, features: Tensor) -> Tensor:
-        scores: Tensor = self.model(self.shift(features))
+        scores: Tensor = self.model(self.encoder(features))
         return scores
 
 
 class Rows(Interface):
-    """Rows of a table: `features` (rows, D), the columns in the order of the schema's `features`."""
+    """Rows of a table: `features` (rows, K), one number per column, see `TableEncoder`; their names are `columns`."""
 
     schema = TableSchema
 
     def __init__(self, run: Run, model: nn.Module) -> None:
         super().__init__(run, model)
-        names = run.schema.features
-        self.inputs = {"features": ("rows", len(names))}
-        self.origins: Tensor | None = None
-        if run.schema.origins:
-            self.origins = torch.tensor([run.schema.origins.get(name, 0.0) for name in names], dtype=torch.float64)
-        self.module = _ScoreRows(model, self.origins)
+        self.table = TableEncoder(run.schema.encoding)
+        self.encoder: nn.Module = nn.Identity() if self.table.changes_nothing else self.table
+        self.inputs = {"features": ("rows", len(self.table.columns))}
+        self.columns = self.table.columns
+        self.module = _ScoreRows(model, self.encoder)
 
     def synthetic(self, generator: torch.Generator) -> Part:
         return Part(self._features(CHECKED, generator), None)
@@ -122,14 +117,11 @@ class Rows(Interface):
         return part.take(torch.arange(min(CHECKED, len(part))))
 
     def tensors(self, part: Part) -> tuple[Tensor, ...]:
-        return (self._unshifted(part.features),)
-
-    def _unshifted(self, features: Tensor) -> Tensor:
-        return features if self.origins is None else features.double() + self.origins
+        return (self.table.decode(part.features),)
 
     def _features(self, rows: int, generator: torch.Generator) -> Tensor:
         """Return random rows with the means and spreads that the model has learned, missing values among them."""
-        drawn = torch.randn(rows, len(self.run.schema.features), generator=generator)
+        drawn = torch.randn(rows, len(self.run.schema.inputs), generator=generator)
         layer = next((each for each in self.model.modules() if isinstance(each, Scaling)), None)
         if layer is not None:
             drawn = layer.mean + drawn / torch.where(layer.factor > 0, layer.factor, 1.0)
@@ -137,15 +129,13 @@ class Rows(Interface):
                 drawn = drawn.sign() * drawn.abs().expm1()
             if layer.median is not None:
                 drawn[torch.rand(drawn.shape, generator=generator) < 0.1] = torch.nan
-        return drawn
+        return self.table.make_consistent(drawn, generator)
 
 
 class _ScoreLists(_ScoreRows):
-    """The same for padded lists."""
-
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:  # type: ignore[override]
         assert isinstance(self.model, ScaledRanker)
-        scores: Tensor = self.model.model(self.model.scaling(self.shift(features)), mask=mask)
+        scores: Tensor = self.model.model(self.model.scaling(self.encoder(features)), mask=mask)
         return scores
 
 
@@ -155,8 +145,8 @@ class Lists(Rows):
 
     def __init__(self, run: Run, model: nn.Module) -> None:
         super().__init__(run, model)
-        self.inputs = {"features": ("lists", "items", len(run.schema.features)), "mask": ("lists", "items")}
-        self.module = _ScoreLists(model, self.origins)
+        self.inputs = {"features": ("lists", "items", len(self.table.columns)), "mask": ("lists", "items")}
+        self.module = _ScoreLists(model, self.encoder)
 
     def synthetic(self, generator: torch.Generator) -> Part:
         lengths = torch.randint(1, LONGEST + 1, (CHECKED,), generator=generator)
@@ -168,7 +158,7 @@ class Lists(Rows):
 
     def tensors(self, part: Part) -> tuple[Tensor, ...]:
         index = self._index(part)
-        features = self._unshifted(part.features)[index]
+        features = self.table.decode(part.features)[index]
         return torch.where(index[:, :, None] < 0, 0.0, features), index >= 0
 
     def expected(self, part: Part) -> Tensor:
@@ -228,7 +218,7 @@ class Words(Interface):
     def __init__(self, run: Run, model: nn.Module) -> None:
         super().__init__(run, model)
         self.inputs = {"features": ("rows", run.schema.features)}
-        self.module = _ScoreRows(model, None)
+        self.module = _ScoreRows(model, nn.Identity())
 
     def synthetic(self, generator: torch.Generator) -> SparsePart:
         return SparsePart(_random_rows(self.run.schema.features, generator), None)
