@@ -286,6 +286,28 @@ def embed(
     write_embeddings(run, data, out, weights)
 
 
+@app.command(short_help="Export the model of a run as ONNX or by torch.export.")
+def export(
+    run: Annotated[Path, typer.Argument(exists=True, file_okay=False, help="The folder of a run.")],
+    out: Annotated[Path, typer.Argument(help="Where to write the model: .onnx or .pt2 (torch.export).")],
+    data: Annotated[
+        Path | None, typer.Option(exists=True, help="Data to check on, in the form of the training data; else random.")
+    ] = None,
+) -> None:
+    """Export the model of a run, with its numeric preprocessing, for use without rankwise.
+
+    The file is compared with the run's own outputs before it is written. It holds the names and shapes of its inputs
+    and outputs and the schema: columns in order, classes, items.
+    """
+    from rankwise.cli.export import write_export
+    from rankwise.cli.scores import check_out
+
+    if out.suffix not in (".onnx", ".pt2"):
+        raise typer.BadParameter(f"expected .onnx or .pt2, got {out.name!r}", param_hint="OUT")
+    check_out(out, "OUT")
+    write_export(run, out, data)
+
+
 @app.command(short_help="Is one model better than another, or was it luck?")
 def compare(
     paths: Annotated[

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,9 @@ from rankwise.runs.folder import REPORT, RunFolder, write_table
 from rankwise.runs.migrations import migrate
 from rankwise.runs.predictions import Detections, Predictions, RankedLists, score_columns
 from rankwise.training import History
+
+if TYPE_CHECKING:
+    from rankwise.runs.export import Exported
 
 __all__ = ["Run", "load_run", "load_runs"]
 
@@ -294,6 +297,17 @@ class Run:
         page = page_of(title, self.problem, self.record, shown, self.history, steps=self.steps, part=part)
         write_report(Path(path), page)
         return Path(path)
+
+    def export(self, path: str | Path, source: Any = None) -> Exported:
+        """Write the model, with its numeric preprocessing, as .onnx or .pt2, checked against the run's own outputs.
+
+        Args:
+            path: of the file.
+            source: data in the form of the training data to check on; by default random ones.
+        """
+        from rankwise.runs.export import export_run
+
+        return export_run(self, path, source)
 
     def save(self, folder: str | Path) -> None:
         """Save a run that is in memory; `load_run` opens it anywhere."""
