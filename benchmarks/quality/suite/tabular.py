@@ -41,7 +41,7 @@ def _tuned_lightgbm(seed: int) -> Any:
 
 CONTENDERS: Mapping[str, Callable[[int], Any]] = {
     OURS: lambda seed: APClassifier(random_state=seed),
-    'APClassifier("network")': lambda seed: APClassifier(random_state=seed),
+    'APClassifier(model="network")': lambda seed: APClassifier(model="network", random_state=seed),
     "logistic regression, balanced": lambda seed: make_pipeline(
         StandardScaler(), LogisticRegression(class_weight="balanced", max_iter=1000)
     ),

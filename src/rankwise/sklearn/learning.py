@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from rankwise.sklearn.problems import Problem
 from rankwise.sklearn.scorer import Members
 
-__all__ = ["Budget", "learn"]
+__all__ = ["Budget", "Fetch", "learn"]
 
 Fetch = Callable[[NDArray[np.intp]], Tensor]
 Weights = list[Tensor]
@@ -87,7 +87,8 @@ def learn(
         budget: see `Budget`.
         random: decides the batches.
     """
-    optimiser = torch.optim.AdamW(model.parameters(), lr=budget.learning_rate, weight_decay=budget.weight_decay)
+    rates = {"lr": budget.learning_rate, "weight_decay": budget.weight_decay}
+    optimiser = torch.optim.AdamW(model.parameters(), **rates, fused=True)
     best, highest = Best(), -np.inf
     seen: list[dict[str, float]] = []
     since_better, losses = 0, []
