@@ -19,6 +19,9 @@ from rankwise.training import History
 
 __all__ = ["Run", "load_run", "load_runs"]
 
+# Entries of the record that training adds.
+RESULTS = ("steps", "settings", "calibration", "refit")
+
 
 @dataclass
 class Run:
@@ -29,7 +32,7 @@ class Run:
         schema: the form of the data; reads sources.
         model: the trained network, a plain `nn.Module` in evaluation mode.
         history: of the training.
-        record: format, versions, fingerprints of the data, seed, calibration.
+        record: format, versions, fingerprints of the data, seed, calibration, settings chosen on validation, refit.
         folder: where the run is saved; None if it is in memory only.
         test: metrics on the test part, if this process trained the run.
     """
@@ -51,7 +54,8 @@ class Run:
     @property
     def finished(self) -> bool:
         """Return whether the training came to its end."""
-        return self.history.stopped_early or 0 < self.steps <= len(self.history.losses)
+        trained = self.history.stopped_early or 0 < self.steps <= len(self.history.losses)
+        return trained and (not self.problem.refit or "steps" in self.record.get("refit", {}))
 
     @property
     def steps(self) -> int:
@@ -151,7 +155,7 @@ class Run:
             len(self.history.losses),
             best=True,
         )
-        target.update_record(**{key: self.record[key] for key in ("steps", "calibration") if key in self.record})
+        target.update_record(**{key: self.record[key] for key in RESULTS if key in self.record})
         self.folder = target.path
 
 
