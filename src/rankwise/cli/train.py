@@ -96,8 +96,13 @@ def train(
         test = tests[0]
         rows = [(name, f"{mean:.4f}", _interval(test.intervals.get(name))) for name, mean in test.means.items()]
         print_table("Test part", ("metric", "mean", "95 % interval"), rows, numbers=True)
-        best = runs[0].history.best_step
-        print_paragraph(f"Weights of step {best}, the best on validation by {problem.metric}.")
+        best, again = runs[0].history.best_step, runs[0].record.get("refit")
+        print_paragraph(
+            f"Weights of step {best}, the best on validation by {problem.metric}."
+            if again is None
+            else f"Refitted to training and validation data for {again['steps']} steps; on validation step "
+            f"{again['chosen_step']} of {runs[0].steps} was chosen by {problem.metric}."
+        )
     else:
         means = {name: [test.means[name] for test in tests] for name in tests[0].means}
         columns, over_seeds = tabulate_seeds([run.record["seed"] for run in runs], means)

@@ -31,6 +31,8 @@ __all__ = ["Run", "load_run", "load_runs"]
 
 # Scores that `recommend` and `search` hold at once.
 SCORES_AT_ONCE = 1 << 23
+# Entries of the record that training adds.
+RESULTS = ("steps", "settings", "calibration", "refit")
 
 
 @dataclass
@@ -42,7 +44,7 @@ class Run:
         schema: the form of the data; reads sources.
         model: the trained network, a plain `nn.Module` in evaluation mode.
         history: of the training.
-        record: format, versions, fingerprints of the data, seed, calibration.
+        record: format, versions, fingerprints of the data, seed, calibration, settings chosen on validation, refit.
         folder: where the run is saved; None if it is in memory only.
         test: metrics on the test part, if this process trained the run.
     """
@@ -64,7 +66,8 @@ class Run:
     @property
     def finished(self) -> bool:
         """Return whether the training came to its end."""
-        return self.history.stopped_early or 0 < self.steps <= len(self.history.losses)
+        trained = self.history.stopped_early or 0 < self.steps <= len(self.history.losses)
+        return trained and (not self.problem.refit or "steps" in self.record.get("refit", {}))
 
     @property
     def steps(self) -> int:
@@ -321,7 +324,7 @@ class Run:
             len(self.history.losses),
             best=True,
         )
-        target.update_record(**{key: self.record[key] for key in ("steps", "calibration") if key in self.record})
+        target.update_record(**{key: self.record[key] for key in RESULTS if key in self.record})
         self.folder = target.path
 
 
