@@ -195,6 +195,14 @@ class Recommendation(Problem[InteractionSchema, InteractionPart]):
         kept = histories(train) if data.save_histories else None
         return replace(schema, users=train.user_names, items=items, histories=kept), Split(train, **others)
 
+    def read_with(self, schema: InteractionSchema, sources: Sources) -> Split[Interactions]:
+        learned, split = self.read(sources)
+        if (learned.users, learned.items) != (schema.users, schema.items):
+            raise ValueError(
+                "data: expected the users and items of the run to go on from, got others; train anew to add some"
+            )
+        return split
+
     def cut(self, split: Split[Interactions], seed: int) -> Split[InteractionPart]:
         if self.data.leave_one_out is not None:
             split = leave_one_out(split.train, by=self.data.leave_one_out, seed=seed)
