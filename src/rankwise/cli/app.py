@@ -113,9 +113,7 @@ def train(
     options = {"label": label, "positive": positive, "query": query, "task": task}
     if begin is not None:
         if resume or any(value is not None for value in options.values()):
-            raise typer.BadParameter(
-                "expected without --resume, --label, --positive, --query, --task", param_hint="--from"
-            )
+            raise typer.BadParameter("expected alone: the run says the rest itself", param_hint="--from")
         given = [each for each in (what, *(changes or [])) if each is not None]
         data = given.pop(0) if given and ("=" not in given[0] or Path(given[0]).exists()) else None
         go_on(begin, data, given, begin.with_name(f"{begin.resolve().name}-continued") if out is None else out)
