@@ -3,13 +3,14 @@
 from rankwise.models.anchors import Anchors, Assigned, assign_anchors, make_anchors
 from rankwise.models.bag_of_words import BagOfWordsScorer
 from rankwise.models.chunks import InChunks
+from rankwise.models.closed_forms import EASE, Blend, Ridge, standardise
 from rankwise.models.context_aware import ContextAwareRanker
 from rankwise.models.convolution import ConvEmbedder
 from rankwise.models.detector import Detector, Found
 from rankwise.models.factorisation import MatrixFactorisation, NeuMF
 from rankwise.models.faster_rcnn import FasterRCNNDetector, Sampled
 from rankwise.models.feature_mixup import FeatureMixup
-from rankwise.models.item_item import EASE, ItemItemScorer
+from rankwise.models.item_item import ItemItemScorer
 from rankwise.models.resnet import ResNetEmbedder
 from rankwise.models.retinanet import RetinaNetDetector
 from rankwise.models.rows import (
@@ -31,6 +32,7 @@ __all__ = [
     "Anchors",
     "Assigned",
     "BagOfWordsScorer",
+    "Blend",
     "ContextAwareRanker",
     "ConvEmbedder",
     "Detector",
@@ -45,6 +47,7 @@ __all__ = [
     "NeuMF",
     "ResNetEmbedder",
     "RetinaNetDetector",
+    "Ridge",
     "Sampled",
     "ScaledRanker",
     "Scaling",
@@ -53,4 +56,5 @@ __all__ = [
     "make_anchors",
     "reset_last_layer",
     "scaled",
+    "standardise",
 ]
