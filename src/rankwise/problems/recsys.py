@@ -32,7 +32,16 @@ from rankwise.models import EASE, Blend, ItemItemScorer, MatrixFactorisation, Ne
 from rankwise.problems.batches import batches_of
 from rankwise.problems.blending import choose_blend, judged_rows
 from rankwise.problems.inspection import Inspection, spread_over
-from rankwise.problems.problem import FileOrShare, LossChoice, Names, Problem, Settings, SourceOptions, Sources
+from rankwise.problems.problem import (
+    FileOrShare,
+    LossChoice,
+    Names,
+    Problem,
+    Settings,
+    SourceOptions,
+    Sources,
+    batch_size,
+)
 from rankwise.problems.rows import JudgedRows, evaluate_rows, predict_rows, show_rows
 from rankwise.samplers import SeededBatchSampler, ShuffledBatchSampler
 from rankwise.samplers.queries import HistoryBatchSampler
