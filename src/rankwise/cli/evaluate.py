@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rankwise.cli.console import print_paragraph, print_table
 from rankwise.cli.machine import record
@@ -12,7 +13,13 @@ from rankwise.data import Scores
 from rankwise.extras import require
 from rankwise.metrics import Evaluation
 
+if TYPE_CHECKING:
+    from rankwise.problems.importance import Importance
+
 __all__ = ["show_evaluation"]
+
+# Columns whose importance is printed; the file has all.
+SHOWN = 20
 
 
 def show_evaluation(
@@ -22,22 +29,31 @@ def show_evaluation(
     columns: Columns,
     scores_out: Path | None,
     report: Path | None,
+    importance: Path | None,
 ) -> None:
-    """Print the metrics of `what`; of a run, write scores and a report where asked."""
+    """Print the metrics of `what`; of a run, write scores, a report and the importance of columns where asked."""
     if what.is_dir():
-        _show_run(what, data, metrics, scores_out, report)
+        _show_run(what, data, metrics, scores_out, report, importance)
         return
-    if data is not None or scores_out is not None or report is not None:
-        raise ValueError(f"{what}: expected the folder of a run with --data, --scores-out or --report, got a file")
+    if any(each is not None for each in (data, scores_out, report, importance)):
+        raise ValueError(
+            f"{what}: expected the folder of a run with --data, --scores-out, --report or --importance, got a file"
+        )
     scores = open_scores(what, columns)
     _show_scores(str(what), scores, metrics)
 
 
 def _show_run(
-    folder: Path, data: Path | None, metrics: Sequence[str], scores_out: Path | None, report: Path | None
+    folder: Path,
+    data: Path | None,
+    metrics: Sequence[str],
+    scores_out: Path | None,
+    report: Path | None,
+    importance: Path | None,
 ) -> None:
     require("evaluating a run", ("lightning_fabric", "pydantic", "yaml"), extra="train")
     from rankwise.runs import load_run
+    from rankwise.runs.folder import write_table
 
     if report is not None:
         require("the report", ("jinja2",), extra="report")
@@ -45,8 +61,14 @@ def _show_run(
     title = f"{folder} on {data}" if data is not None else f"{folder}, test part"
     shown = run.inspect(data, metrics=metrics)
     _show(title, shown.evaluation)
+    found = None
+    if importance is not None:
+        found = run.importance(data, metrics[0] if metrics else None)
+        write_table(importance, found.table())
+        _show_importance(f"{folder} on {data or 'the validation part'}", found)
+        print_paragraph(f"Importance: {importance}")
     if report is not None:
-        run.report(report, inspection=shown, name=title)
+        run.report(report, inspection=shown, importance=found, name=title)
         print_paragraph(f"Report: {report}")
     if scores_out is not None:
         if shown.scores is None:
@@ -80,6 +102,17 @@ def _show(title: str, found: Evaluation) -> None:
         print_paragraph(f"{name}: {definition}")
     if found.tied:
         print_paragraph(f"Tied scores in {found.tied:.1%} of the lists.")
+
+
+def _show_importance(title: str, found: Importance) -> None:
+    cells = found.table()
+    rows = [
+        (name, *(f"{number:.4f}" for number in numbers))
+        for name, *numbers in zip(*(values[:SHOWN] for values in cells.values()), strict=True)
+    ]
+    print_table(title, ("column", f"drop of {found.metric}", "smallest", "largest"), rows, numbers=True)
+    print_paragraph(found.definition)
+    record(importance={"metric": found.metric, "value": found.value, "rows": found.rows, **cells})
 
 
 def _interval(bounds: tuple[float, float] | None) -> str:

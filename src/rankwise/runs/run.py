@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from rankwise.metrics import BoxTable, Evaluation
+from rankwise.problems.importance import REPEATS, Importance, measure_importance, quick_importance
 from rankwise.problems.inspection import Inspection
 from rankwise.problems.problem import Problem
 from rankwise.runs.folder import REPORT, RunFolder, write_table
@@ -95,6 +96,18 @@ class Run:
         chosen = self.part(part) if source is None else self.read(source)
         return problem.inspect(self.model, chosen, bootstrap=bootstrap, calibration=self.calibration)
 
+    def importance(self, source: Any = None, metric: str | None = None, repeats: int = REPEATS) -> Importance:
+        """Return how much of a metric is lost when one column is shuffled, for each column of a table.
+
+        Args:
+            source: with labels, in the form of the training data; None is the validation part, which is read and cut
+                again from the files of the problem.
+            metric: by name; by default that by which choices are made.
+            repeats: shuffles of each column.
+        """
+        part = self.part("validation") if source is None else self.read(source)
+        return measure_importance(self.problem, self.model, self.schema, part, metric=metric, repeats=repeats)
+
     def write_scores(self, path: Path, shown: Inspection, source: Any = None) -> None:
         """Write the scores of an inspection of a source, or of the test part, as a CSV file."""
         part = self.part("test") if source is None else self.read(source)
@@ -118,6 +131,7 @@ class Run:
         path: str | Path | None = None,
         *,
         inspection: Inspection | None = None,
+        importance: Importance | None = None,
         part: str = "test",
         name: str | None = None,
     ) -> Path:
@@ -126,6 +140,7 @@ class Run:
         Args:
             path: of the file.
             inspection: what the figures are of; by default the test part.
+            importance: of the columns; by default, without an inspection, on the validation part if that takes seconds.
             part: what the report calls those data.
             name: the title; by default that of the folder.
         """
@@ -137,8 +152,12 @@ class Run:
                 raise ValueError("path: expected the name of a file, as this run has no folder, got None")
             path = self.folder / REPORT
         shown = self.inspect(part=part) if inspection is None else inspection
+        if inspection is None and importance is None:
+            importance = quick_importance(self.problem, self.model, self.schema, self.part("validation"))
         title = name or (self.folder.resolve().name if self.folder is not None else "run")
-        page = page_of(title, self.problem, self.record, shown, self.history, steps=self.steps, part=part)
+        page = page_of(
+            title, self.problem, self.record, shown, self.history, steps=self.steps, part=part, importance=importance
+        )
         write_report(Path(path), page)
         return Path(path)
 

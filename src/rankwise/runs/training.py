@@ -11,10 +11,11 @@ from typing import Any, Protocol
 from lightning_fabric import Fabric
 
 from rankwise.data import Split, container
+from rankwise.problems.importance import quick_importance
 from rankwise.problems.inspection import Inspection
 from rankwise.problems.load import load_problem
 from rankwise.problems.problem import Problem
-from rankwise.runs.folder import RunFolder, fingerprint, make_record
+from rankwise.runs.folder import IMPORTANCE, RunFolder, fingerprint, make_record, write_table
 from rankwise.runs.predictions import score_columns
 from rankwise.runs.run import Run
 from rankwise.training import Checkpoints, Step, fit, make_fabric, read_checkpoint
@@ -206,6 +207,7 @@ def _train_locked(
     calibration = problem.calibrate(fitted.model, cut.part("validation"))
     parts = {name: cut.part(name) for name in ("train", "validation", "test")}
     shown = problem.inspect(fitted.model, parts["test"], bootstrap=1000, calibration=calibration)
+    importance = None if folder is None else quick_importance(problem, fitted.model, schema, parts["validation"])
     record = {**make_record(problem, seed, data), "steps": steps_in_all, "calibration": calibration}
     path = None if folder is None else folder.path
     run = Run(problem, schema, fitted.model.eval(), fitted.history, record, path, shown.evaluation, parts)
@@ -213,11 +215,13 @@ def _train_locked(
         writer.write_model(fitted.model)
         writer.update_record(calibration=calibration)
         run.record = writer.read_record()
+        if importance is not None:
+            write_table(writer.path / IMPORTANCE, importance.table())
         writer.write_results(shown.evaluation, fitted.history, _scores_of(shown, parts["test"]))
         if find_spec("jinja2") is None:
             watcher.says("no report.html, which needs jinja2: pip install 'rankwise[report]'")
         else:
-            run.report(inspection=shown)
+            run.report(inspection=shown, importance=importance)
     fabric.barrier()
     return run
 
