@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -20,7 +20,7 @@ from rankwise.data.labels import read_known_labels, read_labels
 from rankwise.data.letor import is_letor, parse_letor
 from rankwise.data.parts import Part
 from rankwise.data.schema import DataNote, Labels, with_tuples
-from rankwise.data.table_files import RawTable, open_table
+from rankwise.data.table_files import RawTable, open_chunks, open_table
 from rankwise.registry import nearest
 
 if TYPE_CHECKING:
@@ -114,7 +114,31 @@ class TableSchema:
         """
         if isinstance(source, str | Path) and is_letor(source):
             return self._read_letor(Path(source), cache, on_progress)
-        raw = self._match(open_table(source, header=self.header, names=self.features if self.named else ()))
+        return self._read_raw(open_table(source, header=self.header, names=self._known_names), labels)
+
+    def read_chunks(self, source: Any) -> Iterator[tuple[Part, RawTable | None]]:
+        """Read a table that may be larger than memory: yield chunks of rows, with or without labels.
+
+        Each comes with the columns it was read from; None for a LETOR file, which is read at once.
+        """
+        if isinstance(source, str | Path) and is_letor(source):
+            yield self._read_letor(Path(source), None, None), None
+            return
+        noted = False
+        for raw in open_chunks(source, header=self.header, names=self._known_names):
+            with warnings.catch_warnings():
+                if noted:  # what is true of the columns of the first chunk is true of all
+                    warnings.simplefilter("ignore", DataNote)
+                part = self._read_raw(raw, "optional")
+            noted = True
+            yield part, raw
+
+    @property
+    def _known_names(self) -> tuple[str, ...]:
+        return self.features if self.named else ()
+
+    def _read_raw(self, table: RawTable, labels: Labels) -> Part:
+        raw = self._match(table)
         label = self.label if self.label in raw.columns else None
         if label is None and labels == "required":
             raise ValueError(f"{raw.name}: expected the label column {self.label!r}, got none")

@@ -14,6 +14,7 @@ from rankwise.data import Batch, Part, Split, TableSchema, cut_stratified, read_
 from rankwise.losses import LOSSES, data_prior
 from rankwise.metrics import evaluate
 from rankwise.models import MLPScorer, fit_scaling, scaled
+from rankwise.models.calibration import fit_sigmoid
 from rankwise.problems.batches import batches_of, predict_all, shuffled_batches
 from rankwise.problems.inspection import Inspection, inspect_items, spread_over
 from rankwise.problems.problem import Batches, DataOptions, LossChoice, Names, Problem, Sources, batch_size
@@ -130,6 +131,10 @@ class Tabular(Problem[TableSchema, Part]):
         scores = self.predict(model, part)
         result = evaluate(scores, part.labels, self.measured, bootstrap=bootstrap)
         return inspect_items(result, scores, part.labels, None, list_word="ranking", item_word="row", curve="precision")
+
+    def calibrate(self, model: nn.Module, validation: Part) -> dict[str, Any]:
+        """Return the sigmoid that turns scores into probabilities of a positive label."""
+        return {"sigmoid": fit_sigmoid(self.predict(model, validation), validation.labels > 0)}
 
     def probe_batch(self, train: Part) -> Batch:
         return probe_both_kinds(train)

@@ -24,7 +24,8 @@ def migrate(folder: RunFolder) -> None:
         return
     try:
         record: dict[str, Any] = json.loads(old.read_text(encoding="utf-8"))
-        problem = make_problem(record["recipe"])
+        # Version 0.1 had no refit.
+        problem = make_problem({"refit": False, **record["recipe"]})
         data, seed = dict(record["data"]), int(record["seed"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as fault:
         raise ValueError(f"{old}: expected the record of a run ({fault})") from None
