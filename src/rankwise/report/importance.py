@@ -10,6 +10,7 @@ __all__ = ["importance_section"]
 
 DRAWN = 20
 LISTED = 100
+LONGEST = 15  # characters of a name beside the figure
 
 
 def importance_section(found: Importance | None) -> list[Section]:
@@ -40,11 +41,11 @@ def _figure(found: Importance, rows: list[tuple[str, float, float, float]]) -> F
         bar = (0.0, 0.0, mean, mean, 0.0)
         series.append(Series("", plain(bar), (at - 0.25, at + 0.25, at + 0.25, at - 0.25, at - 0.25), 1))
         series.append(Series("", plain([low, high]), (at, at), 6))
-        series.append(Series("", plain([mean]), (at,), 1, shape="dots", labels=(f"{mean:.3f}",)))
+        series.append(Series("", plain([mean]), (at,), 1, shape="dots"))
     panel = Panel(
         axis(f"drop of {found.metric} when the column is shuffled", [0.0, *(each for row in rows for each in row[1:])]),
         # The first on top.
-        Axis("", len(rows) - 0.4, -0.7, tuple((float(row), name) for row, (name, *_) in enumerate(rows))),
+        Axis("", len(rows) - 0.4, -0.7, tuple((float(row), _short(name)) for row, (name, *_) in enumerate(rows))),
         tuple(series),
     )
     best = ", ".join(f"{name} {mean:.3f}" for name, mean, *_ in rows[:5])
@@ -56,3 +57,7 @@ def _figure(found: Importance, rows: list[tuple[str, float, float, float]]) -> F
         height=60 + 34 * len(rows),
         numbers=False,
     )
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
