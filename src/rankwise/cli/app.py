@@ -138,6 +138,10 @@ def evaluate(
     group: Annotated[str | None, typer.Option(help="A column to report by.", show_default="by name")] = None,
     scores_out: Annotated[Path | None, typer.Option(help="For a run: where to write the scores, a CSV file.")] = None,
     report: Annotated[Path | None, typer.Option(help="For a run: where to write a report, an HTML file.")] = None,
+    importance: Annotated[
+        Path | None,
+        typer.Option(help="For a run over a table: where to write how much each column matters, a CSV file."),
+    ] = None,
 ) -> None:
     """Measure how well scores rank: means with intervals, the exact definitions, and what was left out.
 
@@ -146,10 +150,10 @@ def evaluate(
     from rankwise.cli.evaluate import show_evaluation
     from rankwise.cli.scores import Columns, check_out
 
-    for path, option in ((scores_out, "--scores-out"), (report, "--report")):
+    for path, option in ((scores_out, "--scores-out"), (report, "--report"), (importance, "--importance")):
         if path is not None:
             check_out(path, option)
-    show_evaluation(what, data, metric or (), Columns(score, label, query, group), scores_out, report)
+    show_evaluation(what, data, metric or (), Columns(score, label, query, group), scores_out, report, importance)
 
 
 Run = Annotated[Path, typer.Argument(exists=True, file_okay=False, help="The folder of a run.")]

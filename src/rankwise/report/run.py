@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from rankwise.metrics import Evaluation
+from rankwise.problems.importance import Importance
 from rankwise.problems.inspection import Inspection
 from rankwise.report.content import Axis, Figure, Listing, Panel, Report, Section, Series, Table
 from rankwise.report.examples import example_sections, plural
+from rankwise.report.importance import importance_section
 from rankwise.report.lists import ListFigures, figures_of, lists_by_value, top_of, worst_of
 from rankwise.report.memory import memory_section
 from rankwise.report.plots import axis, curve, plain, shares_axis, smoothed
@@ -34,6 +36,7 @@ class RunResult:
         steps: how many the run is to take in all.
         refit: what the refit did so far, see `rankwise.runs.refit`; None if there is none to be done.
         facts, details: what was run, for the end of the page.
+        importance: of the columns, if it was measured.
     """
 
     name: str
@@ -46,6 +49,7 @@ class RunResult:
     facts: tuple[tuple[str, str], ...] = ()
     details: tuple[Listing, ...] = ()
     refit: Mapping[str, Any] | None = None
+    importance: Importance | None = None
 
     @property
     def over(self) -> bool:
@@ -64,6 +68,7 @@ def run_report(result: RunResult) -> Report:
         *_list_by_list(result),
         _scores(result, figures),
         *example_sections(inspection, inspection.metric_by_list(result.metric)),
+        *importance_section(result.importance),
         *memory_section(result.history),
     ]
     return Report(

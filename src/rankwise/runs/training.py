@@ -11,11 +11,12 @@ from typing import Any
 from lightning_fabric import Fabric
 
 from rankwise.data import Split, container
+from rankwise.problems.importance import quick_importance
 from rankwise.problems.inference import infer_problem, is_data
 from rankwise.problems.inspection import Inspection
 from rankwise.problems.load import load_problem, make_problem
 from rankwise.problems.problem import Problem
-from rankwise.runs.folder import RunFolder, fingerprint, make_record
+from rankwise.runs.folder import IMPORTANCE, RunFolder, fingerprint, make_record, write_table
 from rankwise.runs.logs import Watcher, open_logs
 from rankwise.runs.predictions import score_columns
 from rankwise.runs.refit import refit
@@ -286,15 +287,18 @@ def _train_locked(
     shown = problem.inspect(model, parts["test"], bootstrap=1000, calibration=calibration)
     path = None if folder is None else folder.path
     run = Run(problem, schema, model.eval(), fitted.history, record, path, shown.evaluation, parts)
+    importance = None if folder is None else quick_importance(problem, model, schema, parts[run.unseen])
     if writer is not None:
         writer.write_model(model)
         writer.update_record(settings=settings, calibration=calibration)
         run.record = writer.read_record()
+        if importance is not None:
+            write_table(writer.path / IMPORTANCE, importance.table())
         writer.write_results(shown.evaluation, fitted.history, _scores_of(shown, parts["test"]))
         if find_spec("jinja2") is None:
             watcher.says("no report.html, which needs jinja2: pip install 'rankwise[report]'")
         else:
-            run.report(inspection=shown)
+            run.report(inspection=shown, importance=importance)
     fabric.barrier()
     return run
 
