@@ -6,7 +6,6 @@ import copy
 import multiprocessing
 import pickle
 
-import cloudpickle
 import pytest
 import torch
 from hypothesis import given
@@ -183,7 +182,7 @@ def used_table():
 
 COPIES = {
     "pickle": lambda table: pickle.loads(pickle.dumps(table)),
-    "cloudpickle": lambda table: pickle.loads(cloudpickle.dumps(table)),
+    "cloudpickle": lambda table: pickle.loads(pytest.importorskip("cloudpickle").dumps(table)),
     "deepcopy": copy.deepcopy,
 }
 

@@ -6,6 +6,10 @@ import copy
 
 import pytest
 import torch
+
+pytest.importorskip("safetensors")
+pytest.importorskip("pytorch_metric_learning")
+
 from safetensors.torch import load, save
 
 from rankwise.losses import (

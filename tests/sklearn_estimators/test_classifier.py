@@ -172,9 +172,9 @@ def test_partial_fit_goes_on_and_forgets_nothing():
 def test_partial_fit_starts_from_the_fitted_weights(rows):
     X, y, _, _ = rows
     model = small(learning_rate=0.02, weight_decay=0.1).fit(X, y)
-    before = [weight.detach().clone() for weight in model._model.parameters()]
+    before = [weight.detach().clone() for weight in model._network.model.parameters()]
     model.partial_fit(X[:32], y[:32])
-    moved = [(now - then).abs() for now, then in zip(model._model.parameters(), before, strict=True)]
+    moved = [(now - then).abs() for now, then in zip(model._network.model.parameters(), before, strict=True)]
     # The first step of AdamW moves a weight by the learning rate at most, and shrinks it by the decay.
     for step, then in zip(moved, before, strict=True):
         assert bool((step <= 0.02 * (1 + 0.1 * then.abs()) + 1e-6).all())

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from rankwise.audit.pools import BatchAP, ExactAUPRC, Pools, Steps, make_pools, tell_left_out
 from rankwise.checks import check_count
+from rankwise.data.batch_bias import training_prior
 from rankwise.losses import AUPRCLoss, GroupPrior, ListLoss, StableAPLoss
 
 __all__ = ["Bias", "Composition", "Estimate", "bias"]
@@ -78,15 +79,12 @@ class Bias:
     @property
     def sentence(self) -> str:
         """What it means for a user."""
-        best, prior = self.best, f"{self.prior:.2g}"
-        if self.prior < 0.02:
-            # With so small a prior from the start training stalls.
-            prior = f"PriorSchedule(end={prior})"
+        best = self.best
         positives, negatives = _number(best.positives, "positive"), _number(best.negatives, "negative")
         text = (
             f"Use batches of {positives} and {negatives}{' of each list' if self.lists > 1 else ''} with "
-            f"AUPRCLoss(prior={prior}): the estimate of 1 - AP is then off by {best.corrected_bias:+.3f} on average, "
-            f"the AP of the batch by {best.plain_bias:+.3f}"
+            f"AUPRCLoss({training_prior(self.prior)}): with the true share, {self.prior:.2g}, as prior the estimate of "
+            f"1 - AP is off by {best.corrected_bias:+.3f} on average, the AP of the batch by {best.plain_bias:+.3f}"
         )
         if self.larger:
             last = self.larger[-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ from rankwise.checks import check_choice, check_count, check_finite, check_share
 from rankwise.gains import Gain
 from rankwise.lists import EMPTY_POLICIES, PackedLists, pack
 from rankwise.metrics.bootstrap import interval, item_replicates, list_replicates
-from rankwise.metrics.metric import Metric, measure_lists, summarise
+from rankwise.metrics.metric import Metric, check_lists, measure_lists, summarise
 from rankwise.metrics.names import create_metrics
 
 __all__ = ["Evaluation", "collect", "evaluate"]
@@ -104,7 +105,8 @@ def evaluate(
     random numbers would not do; a million items with many relevant ones still take seconds (`bootstrap=0` does not).
 
     Args:
-        scores: (N,) one list, or many with `query_ids`; or (Q, L) one list per row. Any real numbers.
+        scores: (N,) one list, or many with `query_ids`; or (Q, L) one list per row. Any real numbers. (N, 1) are N
+            lists of one item, which are refused unless a `mask` says that they are meant.
         labels: the shape of `scores`; 0 or 1, for metrics of grades 0 or more.
         metrics: names such as "ap", "ndcg@10", "pap@8", or metrics made by `create_metric`.
         query_ids: (N,) which list each item belongs to, or (Q,) ids of the rows.
@@ -129,7 +131,14 @@ def evaluate(
     """
     check_choice("empty", empty, EMPTY_POLICIES)
     made = create_metrics(metrics, gain=gain, ties=ties)
+    check_lists(scores, mask, lists)
     packed = pack(scores, labels, query_ids=query_ids, mask=mask, weights=weights, lists=lists)
+    if query_ids is not None and packed.size > 1 and all(bool((block.size <= 1).all()) for block in packed.blocks):
+        warnings.warn(
+            f"query_ids: each of the {packed.size} lists holds one item, which no ranking can change; pass the id of "
+            "the list of each item, or none if all items are one list",
+            stacklevel=2,
+        )
     share = None if query_weights is None else _check_query_weights(packed.per_list("query_weights", query_weights))
     values, has_ties = measure_lists(packed, made)
     return collect(

@@ -195,7 +195,8 @@ def _rescale(points: Tensor, largest: Tensor) -> Tensor:
     if bool((exponent.abs() <= _SAFE_EXPONENT).all()):
         return points
     most = int(math.log2(torch.finfo(points.dtype).max)) - 1
-    return torch.ldexp(points, -exponent.clamp(-most, most))
+    # As a float: older versions of torch compute the power of 2 of an integer in float32.
+    return torch.ldexp(points, -exponent.clamp(-most, most).to(points.dtype))
 
 
 def _present(own: Tensor) -> tuple[Tensor, Tensor]:
