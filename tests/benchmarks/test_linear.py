@@ -12,7 +12,7 @@ from torch import nn
 from benchmarks.quality.linear import fit_linear
 from rankwise.data import Part
 from rankwise.losses import CrossEntropyLoss, PApLoss
-from rankwise.losses.rivals import HingePartialAUCLoss
+from rankwise.losses.baselines import HingePartialAUCLoss
 from rankwise.metrics import evaluate
 
 

@@ -20,7 +20,7 @@ from rankwise.losses import (
     StableAPLoss,
     TopKNDCGLoss,
 )
-from rankwise.losses.rivals import ALRPLoss
+from rankwise.losses.baselines import ALRPLoss
 
 LABELS = (torch.arange(12) % 3 == 0).long().repeat(3, 1)
 GRADES = torch.tensor([[0, 3, 1, 0, 2, 1, 0, 0, 3, 0, 1, 2], [0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1], [1, 3] + [0] * 10])

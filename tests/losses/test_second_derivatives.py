@@ -19,7 +19,7 @@ from rankwise.losses import (
     StableAPLoss,
     SwitchLoss,
 )
-from rankwise.losses.rivals import ALRPLoss, SmoothAPLoss
+from rankwise.losses.baselines import ALRPLoss, SmoothAPLoss
 
 GENERATOR = torch.Generator().manual_seed(0)
 SCORES = (torch.rand(3, 8, generator=GENERATOR, dtype=torch.float64) * 2 - 1) * 0.9
@@ -37,6 +37,7 @@ REFUSAL = r"second derivatives \(create_graph=True\) are not supported, because 
 
 def arguments(record):
     if record.inputs == "embeddings":
+        pytest.importorskip("pytorch_metric_learning")
         return VECTORS, (CLASSES,), {}
     return SCORES, (GRADES.clamp_max(1) if record.labels == "binary" else GRADES,), {"query_ids": QUERIES}
 
@@ -164,8 +165,8 @@ TRANSFORMS = {
 @pytest.mark.parametrize("transform", TRANSFORMS)
 @pytest.mark.parametrize("record", LOSSES, ids=lambda record: record.name)
 def test_transforms_of_torch_func_are_refused_and_leave_the_state_alone(record, transform):
-    loss = record.build()
     scores, labels, given = arguments(record)
+    loss = record.build()
     loss(scores, *labels, **given)
     before = {name: tensor.clone() for name, tensor in loss.state_dict().items()}
     with pytest.raises(RuntimeError, match=r"torch\.func transforms are not supported"):

@@ -7,16 +7,16 @@ import torch
 
 from rankwise.lists import Lists
 from rankwise.losses import LOSSES, EmbeddingLoss, LateMemoryLoss
-from rankwise.losses import similarity_lists as module
-from rankwise.losses.similarity_lists import FewRelevant, similarity_lists
-from rankwise.pairs import gaps
+from rankwise.losses import similarity as module
+from rankwise.losses.similarity import FewRelevant, similarity_lists
+from rankwise.pairs import by_chunks
 
 OVER_LISTS = [record for record in LOSSES if record.inputs == "scores" and record.labels == "binary"]
 
 
 @pytest.fixture(autouse=True)
 def even_small_batches(monkeypatch):
-    monkeypatch.setattr(gaps, "_MANY", 1)
+    monkeypatch.setattr(by_chunks, "_MANY", 1)
 
 
 def batch(size=96, seed=0):

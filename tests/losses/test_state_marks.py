@@ -6,6 +6,10 @@ import copy
 
 import pytest
 import torch
+
+pytest.importorskip("safetensors")
+pytest.importorskip("pytorch_metric_learning")
+
 from safetensors.torch import load, save
 
 from rankwise.losses import (
@@ -23,7 +27,7 @@ from rankwise.losses import (
     TopKNDCGLoss,
     create_loss,
 )
-from rankwise.losses.rivals import GumbelApproxNDCGLoss, LDAMLoss, PairwiseAUROCLoss, SmoothAPLoss, SOAPLoss
+from rankwise.losses.baselines import GumbelApproxNDCGLoss, LDAMLoss, PairwiseAUROCLoss, SmoothAPLoss, SOAPLoss
 
 STATISTICS = ListStatistics(torch.arange(4).repeat(3 * 15), torch.arange(3).repeat_interleave(60))
 SCORES = 4 * torch.randn(3, 8, generator=torch.Generator().manual_seed(0))

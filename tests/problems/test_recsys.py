@@ -13,7 +13,7 @@ from rankwise.data import Interactions, InteractionSchema, Split, cut_histories,
 from rankwise.losses import NDCGLoss, SwitchLoss
 from rankwise.models import EASE
 from rankwise.problems import Recommendation, rows
-from rankwise.samplers.histories import HistoryBatchSampler
+from rankwise.samplers.queries import HistoryBatchSampler
 from rankwise.testing import check_sampler
 from workers.fitting import fit_with
 

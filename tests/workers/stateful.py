@@ -27,11 +27,11 @@ from rankwise.losses import (
     SwitchLoss,
     TopKNDCGLoss,
 )
-from rankwise.losses.rivals import ALRPLoss, LambdaLoss
-from rankwise.losses.rivals.metric_learning import LateMemoryPairs, triplet
+from rankwise.losses.baselines import ALRPLoss, LambdaLoss
+from rankwise.losses.baselines.metric_learning import LateMemoryPairs, triplet
 from rankwise.metrics import METRICS, create_metric
 from rankwise.samplers import create_sampler
-from rankwise.samplers.histories import HistoryBatchSampler
+from rankwise.samplers.queries import HistoryBatchSampler
 
 STATISTICS = ListStatistics(torch.arange(4).repeat(30 * 15), torch.arange(30).repeat_interleave(60))
 

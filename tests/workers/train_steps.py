@@ -23,7 +23,7 @@ from rankwise.losses import (
     TopKNDCGLoss,
     create_loss,
 )
-from rankwise.losses.rivals import ALRPLoss, GumbelApproxNDCGLoss
+from rankwise.losses.baselines import ALRPLoss, GumbelApproxNDCGLoss
 from rankwise.models import Anchors, Sampled
 
 STEPS = 4

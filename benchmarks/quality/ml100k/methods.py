@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rankwise.data import Part
 from rankwise.losses import CrossEntropyLoss, ListLoss, PApLoss
-from rankwise.losses.rivals import GreedyTopKLoss, HingePartialAUCLoss, PrecisionAtKLoss
+from rankwise.losses.baselines import GreedyTopKLoss, HingePartialAUCLoss, PrecisionAtKLoss
 
 __all__ = ["METHODS", "Method"]
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rankwise.cli.console import print_paragraph, print_table
-from rankwise.cli.machine import record
+from rankwise.cli.machine import record, record_each
 from rankwise.cli.scores import Columns, by_group, default_metrics, facts, judge, open_scores
 from rankwise.data import Scores
 from rankwise.extras import require
 from rankwise.metrics import Evaluation
+
+if TYPE_CHECKING:
+    from rankwise.runs import Run
 
 __all__ = ["show_evaluation"]
 
@@ -37,12 +41,21 @@ def _show_run(
     folder: Path, data: Path | None, metrics: Sequence[str], scores_out: Path | None, report: Path | None
 ) -> None:
     require("evaluating a run", ("lightning_fabric", "pydantic", "yaml"), extra="train")
-    from rankwise.runs import load_run
+    from rankwise.runs import load_runs
 
     if report is not None:
         require("the report", ("jinja2",), extra="report")
-    run = load_run(folder)
+    runs = load_runs(folder)
     title = f"{folder} on {data}" if data is not None else f"{folder}, test part"
+    if len(runs) > 1:
+        if scores_out is not None:
+            raise ValueError(
+                f"{folder}: expected a run of one seed for --scores-out, got {len(runs)}; name one, such as "
+                f"{runs[0].folder}"
+            )
+        _show_seeds(title, runs, [run.inspect(data, metrics=metrics).evaluation for run in runs], data, report)
+        return
+    (run,) = runs
     shown = run.inspect(data, metrics=metrics)
     _show(title, shown.evaluation)
     if report is not None:
@@ -53,6 +66,27 @@ def _show_run(
             raise ValueError(f"{folder}: expected a run that scores rows for --scores-out, got {run.problem.kind}")
         run.write_scores(scores_out, shown, data)
         print_paragraph(f"Scores: {scores_out}")
+
+
+def _show_seeds(
+    title: str, runs: Sequence[Run], found: Sequence[Evaluation], data: Path | None, report: Path | None
+) -> None:
+    """Print the metrics of runs of one problem with different seeds."""
+    from rankwise.problems.trials import tabulate_seeds
+
+    seeds = [int(run.record["seed"]) for run in runs]
+    columns, rows = tabulate_seeds(seeds, {name: [each.means[name] for each in found] for name in found[0].means})
+    print_table(f"{title}, mean over {len(runs)} seeds", ("metric", *columns), rows, numbers=True)
+    record(what=title)
+    for seed, each in zip(seeds, found, strict=True):
+        record_each("seeds", {"seed": seed, "metrics": facts(each), "tied": each.tied})
+    for name, definition in found[0].definitions.items():
+        print_paragraph(f"{name}: {definition}")
+    if report is not None:
+        from rankwise.report.seeds import write_seeds_report
+
+        write_seeds_report(report, title, runs, found, part="test part" if data is None else str(data))
+        print_paragraph(f"Report: {report}")
 
 
 def _show_scores(title: str, scores: Scores, metrics: Sequence[str]) -> None:

@@ -60,6 +60,13 @@ class SparseRows:
         starts = torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)])
         return SparseRows(starts, self.columns[entries], self.values[entries], self.width)
 
+    def join(self, other: SparseRows) -> SparseRows:
+        """Return these rows and then those of another, which has the same columns."""
+        starts = torch.cat([self.starts, other.starts[1:] + self.starts[-1]])
+        return SparseRows(
+            starts, torch.cat([self.columns, other.columns]), torch.cat([self.values, other.values]), self.width
+        )
+
     def select(self, columns: Tensor) -> SparseRows:
         """Return these columns only, in this order.
 

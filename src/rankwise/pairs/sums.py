@@ -9,9 +9,8 @@ from torch import Tensor
 
 from rankwise.checks import check_choice, check_same_shape
 from rankwise.pairs.by_cells import cell_sums, count_cells
-from rankwise.pairs.by_chunks import chunk_gradients, chunk_sums
+from rankwise.pairs.by_chunks import Gaps, chunk_gradients, chunk_sums
 from rankwise.pairs.by_sorting import SortedPairs, sort_pairs
-from rankwise.pairs.gaps import Gaps
 from rankwise.surrogates import Sigmoid, Slope, Surrogate
 
 __all__ = ["pair_sums", "pair_sums_within"]

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 
 from rankwise.data import Batch, ImagePart, ImageSchema, Split, cut_classes, cut_images
 from rankwise.losses import EmbeddingLoss, LateMemoryLoss
-from rankwise.losses.rivals.metric_learning import CrossBatchMemoryLoss, LateMemoryPairs, MetricLearningLoss
+from rankwise.losses.baselines.metric_learning import CrossBatchMemoryLoss, LateMemoryPairs, MetricLearningLoss
 from rankwise.metrics import evaluate_retrieval
 from rankwise.problems.images import (
     Augmentation,

@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader
 from rankwise.data import Batch, ImagePart, ImageSchema, Split, cut_images, imbalanced
 from rankwise.losses import data_prior
 from rankwise.metrics import Evaluation, evaluate
+from rankwise.models.calibration import fit_sigmoid
 from rankwise.problems.images import (
     Augmentation,
     ImageModelOptions,
@@ -162,6 +163,11 @@ class LongTail(Problem[ImageSchema, ImagePart]):
             item_name=lambda _, image: part.name(image),
             item_picture=lambda _, image: part.picture(image),
         )
+
+    def calibrate(self, model: nn.Module, validation: ImagePart) -> dict[str, Any]:
+        """Return the sigmoid, one for all classes, that turns scores into probabilities."""
+        scores = self.predict(model, validation)
+        return {"sigmoid": fit_sigmoid(scores.flatten(), one_hot(validation.labels, scores.shape[1]).flatten())}
 
     def probe_batch(self, train: ImagePart) -> Batch:
         """Return as many images as a batch holds: they fit into memory."""

@@ -35,7 +35,7 @@ from rankwise.problems.inspection import Inspection, spread_over
 from rankwise.problems.problem import FileOrShare, LossChoice, Names, Problem, SourceOptions, Sources
 from rankwise.problems.rows import JudgedRows, evaluate_rows, predict_rows, show_rows
 from rankwise.samplers import SeededBatchSampler, ShuffledBatchSampler
-from rankwise.samplers.histories import HistoryBatchSampler
+from rankwise.samplers.queries import HistoryBatchSampler
 from rankwise.training import Outputs
 from rankwise.training.options import Count, Options
 

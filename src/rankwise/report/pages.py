@@ -45,6 +45,7 @@ def page_of(
         steps,
         _facts(problem, record, history),
         (Listing("The complete recipe", dump_problem(problem)),),
+        record.get("refit", {}) if problem.refit else None,
     )
     return run_report(result)
 
@@ -64,6 +65,7 @@ def _facts(problem: Problem[Any, Any], record: Mapping[str, Any], history: Histo
         *parts,
         ("Seed", str(record["seed"])),
         ("Training", f"{len(history.losses):,} steps, {history.seconds:.1f} s without evaluation"),
+        *((("Chosen on validation", _in_words(record["settings"])),) if record.get("settings") else ()),
         ("Device", _in_words(content["device"])),
         ("Versions", versions),
         ("Machine", str(record["machine"])),

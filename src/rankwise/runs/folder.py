@@ -37,9 +37,9 @@ class RunFolder:
     """The folder of one run (one seed).
 
     It holds `recipe.yaml` (complete), `schema.json` (+ `schema.safetensors`), `run.json` (format number, versions,
-    fingerprints of the data, seed, calibration), `log.csv`, `checkpoints/` to resume from, `model.safetensors`, and,
-    when the run is over, `test.json`, `test-queries.csv`, for problems that score rows `test-scores.csv`, and
-    `report.html`.
+    fingerprints of the data, seed, calibration, settings chosen on validation, what a refit did), `log.csv`,
+    `checkpoints/` to resume from (a refit has `refit-log.csv` and `checkpoints/refit/`), `model.safetensors`, and, when
+    the run is over, `test.json`, `test-queries.csv`, for problems that score rows `test-scores.csv`, and `report.html`.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -58,6 +58,10 @@ class RunFolder:
     def checkpoints(self, keep: int = 3) -> Checkpoints:
         """Return the checkpoints of the run."""
         return Checkpoints(self.path / "checkpoints", keep=keep)
+
+    def refit_checkpoints(self, keep: int = 3) -> Checkpoints:
+        """Return the checkpoints of the refit."""
+        return Checkpoints(self.path / "checkpoints" / "refit", keep=keep)
 
     @contextmanager
     def locked(self) -> Iterator[None]:

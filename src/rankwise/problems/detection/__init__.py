@@ -13,11 +13,11 @@ from torch.utils.data import DataLoader
 
 from rankwise.data import Batch, DetectionPart, DetectionSchema, Split, box_augmentation, cut_boxes, read_boxes
 from rankwise.losses import LOSSES
-from rankwise.losses.rivals import ALRPLoss
+from rankwise.losses.baselines import ALRPLoss
 from rankwise.metrics import BoxTable, Evaluation, box_thresholds, evaluate_boxes
 from rankwise.metrics.detection import check_box_metrics
 from rankwise.models import Anchors, Detector, FasterRCNNDetector, InChunks, RetinaNetDetector, make_anchors
-from rankwise.models.pyramid import strides_of
+from rankwise.models.detector import strides_of
 from rankwise.problems.detection.boxes import detect_boxes, draw_boxes, inspect_boxes, true_boxes
 from rankwise.problems.detection.loss import DetectionLoss, ProposalLoss
 from rankwise.problems.images import viewed_batches
