@@ -128,25 +128,28 @@ def test_all_columns_that_cannot_be_used_are_listed_with_their_options(capsys, t
     path = written(
         tmp_path,
         "p.csv",
-        "patient,city,day,a,ill\n",
-        lambda i: f"P{i},{('Rome', 'Oslo')[i % 2]},2024-01-{i % 28 + 1:02d},{i * 0.37 % 1:.3f},{int(i % 4 == 0)}\n",
+        "size;weight;a;ill\n",
+        lambda i: f"{i % 7},5;{'heavy' if i == 5 else i % 11};{i * 0.37 % 1:.3f};{int(i % 4 == 0)}\n",
     )
     assert main(["check-data", path]) == 1
     out = " ".join(capsys.readouterr().out.split())
-    for name in ("patient", "city", "day"):
-        assert f"column '{name}': expected numbers" in out
-        assert f"-> --drop {name}" in out
-    assert "column 'patient': expected numbers, got text such as 'P0', different in every row, like an id" in out
-    assert "data.drop=[patient,city,day]" in out
-    assert main(["check-data", path, "--drop", "patient", "--drop", "city", "--drop", "day"]) == 0
+    assert "column 'size': expected numbers with a decimal point, got decimal commas such as '0,5'" in out
+    assert "-> save the file with decimal points, or leave it out: --drop size" in out
+    assert "column 'weight', line 7: expected numbers, got text such as 'heavy'" in out
+    assert "-> mend the cells, or leave it out: --drop weight" in out
+    assert "data.drop=[size,weight]" in out
+    assert main(["check-data", path, "--drop", "size", "--drop", "weight"]) == 0
 
 
-def test_numbers_like_ids_are_named(capsys, tmp_path):
-    path = written(tmp_path, "p.csv", "number,a,ill\n", lambda i: f"{1000 + i},{i * 0.37 % 1:.3f},{int(i % 4 == 0)}\n")
+def test_columns_like_ids_are_named(capsys, tmp_path):
+    path = written(
+        tmp_path, "p.csv", "number,patient,a,ill\n", lambda i: f"{1000 + i},P{i},{i * 0.37 % 1:.3f},{int(i % 4 == 0)}\n"
+    )
     assert main(["check-data", path]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "feature number: another whole number in every row, like an id -> --drop number" in out
-    assert "feature a:" not in out
+    assert "column 'number' is left out: an id: a different whole number in every row" in out
+    assert "column 'patient' is left out: text with 120 different values in 120 rows" in out
+    assert "column 'a'" not in out
 
 
 def test_scales_that_training_standardises_are_no_matter(capsys, tmp_path):
@@ -191,8 +194,8 @@ def test_arff_files_are_tables(capsys, tmp_path):
     broken = tmp_path / "broken.arff"
     broken.write_text("@relation x\n@attribute a numeric\n@attribute y {0,1}\n@data\n1,0\n2\n")
     assert main(["check-data", str(broken)]) == 2
-    assert "broken.arff, line 6: expected 2 values, got 1" in capsys.readouterr().err
+    assert "broken.arff, line 6: expected" in capsys.readouterr().err
     sparse = tmp_path / "sparse.arff"
     sparse.write_text("@relation x\n@attribute a numeric\n@attribute y {0,1}\n@data\n{0 1}\n")
     assert main(["check-data", str(sparse)]) == 2
-    assert "task: multilabel" in capsys.readouterr().err
+    assert "sparse.arff, line 5: expected 2 values" in capsys.readouterr().err

@@ -29,7 +29,7 @@ def check(build, case: Case) -> None:
     try:
         value, gradient = run(first, case, case.laid_out(case.scores))
     except ValueError as refusal:
-        # Some rivals are not defined for items of different weights.
+        # Some baselines are not defined for items of different weights.
         if not str(refusal).startswith("weights: expected equal weights") or not same_state(first, build()):
             raise
         return

@@ -57,7 +57,7 @@ def test_grades_and_gain(rows):
     model = small(gain="linear").fit(X, grades, qid=qid)
     expected = ndcg(model.predict(X), grades, k=5, query_ids=qid, gain="linear").item()
     assert model.score(X, grades, qid=qid) == pytest.approx(expected)
-    assert model._loss.gain == "linear"
+    assert model._network.loss.gain == "linear"
 
 
 def test_k_reaches_a_loss_that_takes_one():

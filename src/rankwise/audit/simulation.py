@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rankwise.audit.exact import BatchAP, ExactAUPRC
-from rankwise.audit.pools import Steps
+from rankwise.audit.pools import BatchAP, ExactAUPRC, Steps
 from rankwise.checks import check_count, check_share
 from rankwise.data.batch_bias import training_prior
 from rankwise.estimators import interpolate_quantiles

@@ -68,18 +68,20 @@ def show_check(
         progress.update(bar, description="looking")
         findings = check_parts(
             {name: table.part for name, table in tables.items()},
-            feature_names=tables[names[0]].schema.features,
+            feature_names=tables[names[0]].schema.inputs,
             fill_missing=missing == "median",
             positives=positives,
             batch_size=batch_size,
             on_progress=partial(advance, len(files)),
         )
     for column, reason in unusable.items():
-        mend = "save the file with decimal points, or " if "decimal comma" in reason else ""
-        findings.append(Finding("error", names[0], reason, f"{mend}--drop {column}"))
+        mend = "save the file with decimal points" if "decimal comma" in reason else "mend the cells"
+        findings.append(Finding("error", names[0], reason, f"{mend}, or leave it out: --drop {column}"))
     if unusable:
         told = f"in a recipe: data.drop=[{','.join([*drop, *unusable])}]"
         findings.append(Finding("note", names[0], f"{len(unusable)} columns cannot be used", told))
+    for column, reason in tables[names[0]].schema.left_out.items():
+        findings.append(Finding("note", names[0], f"column {column!r} is left out: {reason}"))
     classes = tables[names[0]].schema.classes or ()
     if len(classes) > 2:
         labels = tables[names[0]].part.labels

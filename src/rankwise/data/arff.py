@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,10 +12,10 @@ from xml.etree import ElementTree
 import numpy as np
 from numpy.typing import NDArray
 
-from rankwise.data.files import LARGEST, bad_line, check_file, is_finite_number, read_text
+from rankwise.data.files import LARGEST, bad_line, check_file, is_finite_number, read_line_blocks, read_text
 from rankwise.data.multilabel import SparsePart, sparse_rows
 
-__all__ = ["read_arff", "read_arff_rows"]
+__all__ = ["is_multilabel_arff", "read_arff"]
 
 _ATTRIBUTE = re.compile(r"@attribute\s+('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\S+)\s+(.+)", re.IGNORECASE)
 _LAST_LABELS = re.compile(r"-C\s+(-?\d+)")
@@ -70,38 +69,17 @@ def read_arff(path: str | Path, *, labels: LabelChoice = None) -> SparsePart:
     return SparsePart(sparse[0], sparse[1] if is_label.any() else None, names[0], names[1])
 
 
-def read_arff_rows(path: str | Path) -> tuple[list[str], list[int], list[list[str]]]:
-    """Return the names of the attributes of a dense ARFF file, and of each row its line and its cells as text."""
+def is_multilabel_arff(path: str | Path) -> bool:
+    """Return whether an ARFF file says which of its attributes are labels: by an XML file beside it, or by `-C`."""
     path = check_file(path)
-    lines = read_text(path).splitlines()
-    names: list[str] = []
-    below = False
-    numbers: list[int] = []
-    rows: list[list[str]] = []
-    for number, line in enumerate(lines, start=1):
-        text = line.strip()
-        if not text or text.startswith("%"):
-            continue
-        if below:
-            if text.startswith("{"):
-                bad_line(path, number, "values with commas", "a sparse row, which task: multilabel reads")
-            quote = '"' if '"' in text else "'"
-            (cells,) = csv.reader([text], quotechar=quote, skipinitialspace=True)
-            if len(cells) != len(names):
-                bad_line(path, number, f"{len(names)} values", f"{len(cells)}")
-            numbers.append(number)
-            rows.append([cell.strip() for cell in cells])
-        elif found := _ATTRIBUTE.match(text):
-            names.append(found[1].strip("'\""))
-            if names[-1] in names[:-1]:
-                bad_line(path, number, "a different name for every attribute", f"{names[-1]!r} again")
-        elif text.lower().startswith("@data"):
-            below = True
-        elif not text.lower().startswith("@relation"):
-            bad_line(path, number, "@relation, @attribute or @data", repr(text))
-    if not names or not rows:
-        raise ValueError(f"{path}: expected attributes and rows, got {len(names)} and {len(rows)}")
-    return names, numbers, rows
+    block = next(read_line_blocks(path, block_bytes=1 << 16), None)
+    lines = [] if block is None else block.text.decode("utf-8", errors="replace").splitlines()
+    relation = next((line for line in lines if line.strip().lower().startswith("@relation")), "")
+    return _xml_beside(path).exists() or _LAST_LABELS.search(relation) is not None
+
+
+def _xml_beside(path: Path) -> Path:
+    return path.with_name(re.sub(r"-(train|test)$", "", path.stem) + ".xml")
 
 
 @dataclass(frozen=True)
@@ -161,7 +139,7 @@ def _absent_value(path: Path, line: int, name: str, kind: str) -> str:
 def _label_columns(path: Path, head: _Head, labels: LabelChoice) -> NDArray[np.bool_]:
     indices = np.arange(len(head.names))
     if labels is None:
-        beside = path.with_name(re.sub(r"-(train|test)$", "", path.stem) + ".xml")
+        beside = _xml_beside(path)
         stated = _LAST_LABELS.search(head.relation)
         if beside.exists():
             labels = beside

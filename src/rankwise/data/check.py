@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -19,7 +18,6 @@ __all__ = ["Finding", "check_parts"]
 
 FEW_POSITIVES = 30
 MANY_GRADES = 32
-FEW_ROWS = 20
 BIAS = 0.05
 
 
@@ -204,16 +202,6 @@ def _check_features(features: Tensor, columns: Sequence[str]) -> Iterator[_Said]
     constant = low == high
     if bool(constant.any()):
         yield "warning", f"the same value in every row: {_some(columns, constant)}", "drop them: they tell nothing"
-    for name, column in zip(columns, clean.T, strict=True):
-        if not name.isdecimal() and _is_like_ids(name, column):
-            yield "warning", f"feature {name}: another whole number in every row, like an id", f"--drop {name}"
-
-
-def _is_like_ids(name: str, column: Tensor) -> bool:
-    """Return whether a feature numbers the rows: whole numbers, all different, one after the other or called ids."""
-    if len(column) < FEW_ROWS or bool((column != column.round()).any()) or len(column.unique()) < len(column):
-        return False
-    return bool((column.diff() == 1).all()) or re.search(r"(^|[_ .-])(id|key|index|uuid)$", name.lower()) is not None
 
 
 def _check_repeats(part: Part) -> Iterator[_Said]:

@@ -54,6 +54,8 @@ def read_numbers(path: Path | str, frame: pl.DataFrame, name: str) -> NDArray[np
             "or turn it into numbers first"
         )
     text = strip_text(column) if column.dtype == pl.String else column
+    if column.dtype == pl.String and bool(text.str.to_lowercase().is_in(["true", "false"]).all()):
+        text = text.str.to_lowercase() == "true"
     numbers = text.cast(pl.Float64, strict=False)
     wrong = numbers.is_null() & text.is_not_null()
     if wrong.any():

@@ -19,7 +19,7 @@ from rankwise.checks import (
 )
 from rankwise.distributed import gather_inputs, world_size
 from rankwise.lists import Lists, PackedLists, every, pack, reduce_lists
-from rankwise.losses.bounded import bound_scores
+from rankwise.losses.links import bound_scores
 from rankwise.losses.marked import MarkedModule
 from rankwise.modes import full_precision, outside_graphs, outside_inference_mode
 

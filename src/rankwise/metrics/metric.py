@@ -74,14 +74,13 @@ def measure(
     metric: Metric,
     scores: object,
     labels: object,
-    *,
     query_ids: object = None,
     mask: object = None,
     weights: object = None,
     empty: str = "skip",
     reduction: str = "mean",
 ) -> Tensor:
-    """The metric of what a caller passes: a scalar, or one value per list for `reduction="none"`."""
+    """Return the metric of what a caller passes: a scalar, or one value per list for `reduction="none"`."""
     check_choice("empty", empty, EMPTY_POLICIES)
     check_choice("reduction", reduction, ("mean", "sum", "none"))
     check_lists(scores, mask)

@@ -72,7 +72,7 @@ class ListRanker(RankingEstimator):
         else:
             scaler_of(X, weights, self._scaler)
         self.n_queries_ += count
-        held = np.zeros((self._model.members, len(queries)), dtype=bool)
+        held = np.zeros((self._network.model.members, len(queries)), dtype=bool)
         problem = self._lists(labels, weights, queries, held, metric)
         self._train_more(X, weights, problem, steps=-(-count // self.batch_queries))
         return self
