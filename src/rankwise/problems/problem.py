@@ -254,6 +254,11 @@ class Problem(Options, ABC, Generic[S, P]):
             sources: by the name of their part; by default the files of `data`.
         """
 
+    def read_with(self, schema: S, sources: Sources) -> Split[Any]:
+        """Read all sources with a schema that was learned before; see `read`."""
+        given = self.data.sources(sources)  # type: ignore[attr-defined]
+        return Split(**{name: schema.read(given[name]) for name in ("train", "validation", "test") if name in given})
+
     @abstractmethod
     def cut(self, split: Split[Any], seed: int) -> Split[P]:
         """Return the parts of a split that was read; cut those that were given as shares from the training part."""

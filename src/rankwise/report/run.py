@@ -105,8 +105,8 @@ def _summary(result: RunResult) -> str:
     if result.refit is not None:
         return (
             f"Trained with {result.loss} for {done:,} steps in {_time(history.seconds)}{early}; step "
-            f"{result.refit['chosen_step']} was chosen on the validation data. Then trained again from the same seed on "
-            f"training and validation data together, for {result.refit['steps']:,} steps in "
+            f"{result.refit['chosen_step']} was chosen on the validation data. Then trained again from the same seed "
+            f"on training and validation data together, for {result.refit['steps']:,} steps in "
             f"{_time(result.refit['seconds'])}. These weights are judged here on {of} of the {result.part} data."
         )
     return (

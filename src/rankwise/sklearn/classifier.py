@@ -140,13 +140,13 @@ class APClassifier(ClassifierMixin, RankingEstimator):  # type: ignore[misc]
 
     def _fit_portfolio(self, X: Any, rows: Rows) -> None:
         options = {"hidden": self.hidden, "budget": self._budget, "batch_size": self.batch_size}
-        self._portfolio = Portfolio(self._make_loss, **options)
+        self._portfolio = Portfolio(self._make_loss(), **options)
         self._portfolio.fit(X, rows, self._random)
         mean = np.mean([mix.weight for mix in self._portfolio.mixes], axis=0)
         found = zip(self._portfolio.names, self._portfolio.quality, mean, strict=True)
         self.learners_ = [{"learner": name, "ap": float(ap), "weight": float(weight)} for name, ap, weight in found]
 
-    @available_if(_takes_more_rows)
+    @available_if(_takes_more_rows)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> APClassifier:
         """Go on with some more rows: one pass over them. Nothing is held out; the last call's rows calibrate.
 

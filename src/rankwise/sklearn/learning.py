@@ -87,8 +87,8 @@ def learn(
         budget: see `Budget`.
         random: decides the batches.
     """
-    rates = {"lr": budget.learning_rate, "weight_decay": budget.weight_decay}
-    optimiser = torch.optim.AdamW(model.parameters(), **rates, fused=True)
+    rate, decay = budget.learning_rate, budget.weight_decay
+    optimiser = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=decay, fused=True)
     best, highest = Best(), -np.inf
     seen: list[dict[str, float]] = []
     since_better, losses = 0, []
@@ -127,9 +127,7 @@ def _quality(model: Members, problem: Problem, fetch: Fetch) -> float:
     if not width:
         return float("nan")
     padded = np.stack([np.pad(rows, (0, width - len(rows))) for rows in held])
-    model.eval()
     scores = model(fetch(padded))
-    model.train()
     values = np.array([problem.quality(own[: len(rows)], rows) for own, rows in zip(scores, held, strict=True)])
     known = values[~np.isnan(values)]
     return float(known.mean()) if len(known) else float("nan")

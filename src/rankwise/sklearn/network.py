@@ -40,10 +40,7 @@ class Network:
         self, fetch: Fetch, weights: Floats, problem: Problem, budget: Budget, random: np.random.Generator
     ) -> list[dict[str, float]]:
         """Train in place and return the history; `weights` (N,) are those of the rows that `fetch` gives."""
-        # Dropout draws from torch's global generator.
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(random.integers(2**31)))
-            history = learn(self.model, self.loss, problem, fetch, budget, random)
+        history = learn(self.model, self.loss, problem, fetch, budget, random)
         scores = self._raw_scores(fetch, len(weights))
         share = weights[:, None] / weights.sum()
         self._centre = (scores * share).sum(1, keepdims=True)

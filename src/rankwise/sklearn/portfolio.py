@@ -32,17 +32,21 @@ from rankwise.sklearn.table import bound, scaler_of
 __all__ = ["Portfolio", "Rows"]
 
 Floats = NDArray[np.float64]
-View = Literal["scaled", "binned", "both"]
+View = Literal["scaled", "binned"]
 
 _BINS = 8
-# Wider encodings are not worth their time.
+# Wider encodings take too long.
 _MOST_RAMPS = 2_048
 # Linear models and extra trees learn little from more rows than this.
 _MOST_ROWS = 50_000
 _CHUNK = 65_536
 _LOWEST_CHANCE = 1e-9
 _TREES = 60
-_DROPOUT = 0.2
+_LOGISTIC = partial(LogisticRegression, C=0.1, max_iter=300)
+_EXTRA_TREES = partial(ExtraTreesClassifier, _TREES)
+_BOOSTING = partial(
+    HistGradientBoostingClassifier, max_iter=100, max_leaf_nodes=15, learning_rate=0.06, early_stopping=False
+)
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,8 @@ class Rows:
     @property
     def labels(self) -> NDArray[np.bool_]:
         """(N, outputs): one column for two classes, else one for each."""
-        return self.kinds[:, None] == (np.arange(1, 2) if self.classes == 2 else np.arange(self.classes))
+        labels: NDArray[np.bool_] = self.kinds[:, None] == np.arange(1 if self.classes == 2 else 0, self.classes)
+        return labels
 
     def learn_from(self, member: int, random: np.random.Generator) -> tuple[NDArray[np.intp], Floats]:
         """Return the rows of a member and their weights; of very many rows a sample that keeps the rare classes."""
@@ -77,37 +82,24 @@ class Rows:
         return rows[chosen], self.weights[rows[chosen]] / chance[chosen]
 
 
-class Views:
-    """The columns of a table as learners take them: scaled and bounded, in bins, or both side by side."""
-
-    def __init__(self, X: Any, weights: Floats) -> None:
-        self._scaler = scaler_of(X, weights)
-        self.bins: PiecewiseLinear | None = None
-        if not sparse.issparse(X) and X.shape[1] * 2 <= _MOST_RAMPS:
-            self.bins = PiecewiseLinear.fit(X, bins=min(_BINS, _MOST_RAMPS // X.shape[1]))
-
-    def encode(self, X: Any, view: View) -> Any:
-        """Return an array, or a CSR array of a sparse table."""
-        parts = [bound(self._scaler.transform(X))] if view != "binned" else []
-        if view != "scaled":
-            assert self.bins is not None
-            parts.append(self.bins(torch.from_numpy(X)).numpy())
-        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
-
-
 class Encoded:
-    """One view of a table; a long table is encoded anew whenever rows are taken."""
+    """The columns of a table in one view; a long table is encoded anew whenever rows are taken.
 
-    def __init__(self, X: Any, views: Views, view: View) -> None:
-        self._X, self._views, self._view = X, views, view
-        self._table = views.encode(X, view) if X.shape[0] <= _CHUNK else None
+    Args:
+        X: (N, D) an array or a CSR array.
+        encode: brings rows of it into the view.
+    """
+
+    def __init__(self, X: Any, encode: Callable[[Any], Any]) -> None:
+        self._X, self._encode = X, encode
+        self._table = encode(X) if X.shape[0] <= _CHUNK else None
 
     def __len__(self) -> int:
         return int(self._X.shape[0])
 
     def __getitem__(self, rows: NDArray[np.intp]) -> Any:
         """Return rows (n,) as an array or a CSR array."""
-        return self._views.encode(self._X[rows], self._view) if self._table is None else self._table[rows]
+        return self._encode(self._X[rows]) if self._table is None else self._table[rows]
 
     def fetch(self, dtype: torch.dtype) -> Fetch:
         """Return what gives rows of any shape (...,) as a tensor (..., D)."""
@@ -126,10 +118,10 @@ class Bag:
     """A scikit-learn classifier for each member; the score of a row is the mean of theirs.
 
     Args:
-        build: makes a classifier from a seed.
+        build: makes a classifier, given `random_state`.
     """
 
-    def __init__(self, build: Callable[[int], Any]) -> None:
+    def __init__(self, build: Callable[..., Any]) -> None:
         self._build = build
 
     def fit(self, table: Encoded, rows: Rows, random: np.random.Generator) -> None:
@@ -139,7 +131,7 @@ class Bag:
             chosen, weights = rows.learn_from(member, random)
             # Weights of 1 are left out: histogram boosting takes several times as long with them.
             given = {} if (weights == 1).all() else {"sample_weight": weights}
-            model = self._build(int(random.integers(2**31)))
+            model = self._build(random_state=int(random.integers(2**31)))
             with warnings.catch_warnings():
                 # A model that is nearly there ranks as well.
                 warnings.simplefilter("ignore", ConvergenceWarning)
@@ -158,25 +150,14 @@ class Networks:
     """Members of a network, trained with a list loss.
 
     Args:
-        loss: makes the loss.
+        loss: the loss, before any step.
         hidden: the widths of the hidden layers.
         budget: of the training.
         batch_size: rows in a batch.
-        dropout, skip: see `Members`.
     """
 
-    def __init__(
-        self,
-        loss: Callable[[], nn.Module],
-        *,
-        hidden: Sequence[int],
-        budget: Budget,
-        batch_size: int,
-        dropout: float = 0.0,
-        skip: bool = False,
-    ) -> None:
+    def __init__(self, loss: nn.Module, *, hidden: Sequence[int], budget: Budget, batch_size: int) -> None:
         self._loss, self._hidden, self._budget, self._batch_size = loss, hidden, budget, batch_size
-        self._dropout, self._skip = dropout, skip
 
     def fit(self, table: Encoded, rows: Rows, random: np.random.Generator) -> None:
         """Train all members at once."""
@@ -185,8 +166,8 @@ class Networks:
         fetch = table.fetch(dtype)
         generator = torch.Generator().manual_seed(int(random.integers(2**31)))
         size = len(rows.held), fetch(np.zeros(1, dtype=np.intp)).shape[1], rows.labels.shape[1]
-        model = Members(*size, hidden=self._hidden, generator=generator, dropout=self._dropout, skip=self._skip)
-        self._network = Network(model.to(dtype), self._loss())
+        model = Members(*size, hidden=self._hidden, generator=generator)
+        self._network = Network(model.to(dtype), self._loss)
         labels, weights = torch.from_numpy(rows.labels.astype(np.int64)), torch.from_numpy(rows.weights)
         problem = OneList(labels, weights, rows.held, self._batch_size)
         self._network.train(fetch, rows.weights, problem, self._budget, random)
@@ -208,8 +189,8 @@ class Portfolio:
     """Learners of different kinds, mixed for each class by their scores of rows they had not learned from.
 
     Args:
-        loss: makes the ranking loss of half of the networks; the others take cross entropy.
-        network: options that all networks share, see `Networks`.
+        loss: the ranking loss of one network; another takes cross entropy.
+        network: options that the networks share, see `Networks`.
 
     Attributes:
         names: (K,) of the learners.
@@ -217,12 +198,15 @@ class Portfolio:
         quality: (K,) AP of the learners on rows they had not learned from, averaged over the outputs.
     """
 
-    def __init__(self, loss: Callable[[], nn.Module], **network: Any) -> None:
+    def __init__(self, loss: nn.Module, **network: Any) -> None:
         self._loss, self._network = loss, network
 
     def fit(self, X: Any, rows: Rows, random: np.random.Generator) -> None:
         """Train all learners, then the mixes."""
-        self._views = Views(X, rows.weights)
+        self._scaler = scaler_of(X, rows.weights)
+        self._bins: PiecewiseLinear | None = None
+        if not sparse.issparse(X) and 2 * X.shape[1] <= _MOST_RAMPS:
+            self._bins = PiecewiseLinear.fit(X, bins=min(_BINS, _MOST_RAMPS // X.shape[1]))
         self._entries = self._choose(X)
         scores = []
         for entry, table in self._tables(X):
@@ -238,62 +222,51 @@ class Portfolio:
 
     def _tables(self, X: Any) -> Iterator[tuple[Entry, Encoded]]:
         """Yield each learner with the table in its view, made once for all learners of that view."""
+        encoders = {"scaled": self._scale, "binned": self._bin}
         for view, entries in groupby(self._entries, key=lambda entry: entry.view):
-            table = Encoded(X, self._views, view)
+            table = Encoded(X, encoders[view])
             yield from ((entry, table) for entry in entries)
+
+    def _scale(self, X: Any) -> Any:
+        return bound(self._scaler.transform(X))
+
+    def _bin(self, X: Any) -> Any:
+        assert self._bins is not None
+        return self._bins(torch.from_numpy(X)).numpy()
 
     def _choose(self, X: Any) -> list[Entry]:
         """Return the learners for a table, those of the same view together."""
-        networks = partial(Networks, **self._network)
+        networks: Callable[[nn.Module], Networks] = partial(Networks, **self._network)
         entries = [
-            Entry("logistic regression", "scaled", Bag(_logistic(1.0))),
-            Entry("logistic regression, balanced", "scaled", Bag(_logistic(1.0, class_weight="balanced"))),
-            Entry("extra trees", "scaled", Bag(_extra_trees)),
-            Entry("network, cross entropy", "scaled", networks(_cross_entropy)),
+            Entry("logistic regression", "scaled", Bag(_LOGISTIC)),
+            Entry("extra trees", "scaled", Bag(_EXTRA_TREES)),
+            Entry("network, cross entropy", "scaled", networks(LOSSES.get("cross-entropy").create())),
             Entry("network, ranking loss", "scaled", networks(self._loss)),
         ]
         if not sparse.issparse(X):
-            entries.insert(2, Entry("histogram boosting", "scaled", Bag(_boosting)))
-        if self._views.bins is not None:
-            regular = partial(networks, dropout=_DROPOUT, skip=True)
+            entries.append(Entry("histogram boosting", "scaled", Bag(_BOOSTING)))
+        if self._bins is not None:
             entries += [
-                Entry("logistic regression on bins", "binned", Bag(_logistic(0.1))),
-                Entry("logistic regression on bins, balanced", "binned", Bag(_logistic(0.1, class_weight="balanced"))),
-                Entry("network with bins, cross entropy", "both", regular(_cross_entropy)),
-                Entry("network with bins, ranking loss", "both", regular(self._loss)),
+                Entry("logistic regression on bins", "binned", Bag(_LOGISTIC)),
+                Entry(
+                    "logistic regression on bins, balanced", "binned", Bag(partial(_LOGISTIC, class_weight="balanced"))
+                ),
             ]
         return entries
 
 
-def _logistic(strength: float, **options: Any) -> Callable[[int], Any]:
-    return lambda seed: LogisticRegression(C=strength, max_iter=300, **options)
-
-
-def _extra_trees(seed: int) -> Any:
-    return ExtraTreesClassifier(_TREES, random_state=seed)
-
-
-def _boosting(seed: int) -> Any:
-    return HistGradientBoostingClassifier(
-        max_iter=100, max_leaf_nodes=15, learning_rate=0.06, early_stopping=False, random_state=seed
-    )
-
-
-def _cross_entropy() -> nn.Module:
-    loss: nn.Module = LOSSES.get("cross-entropy").create()
-    return loss
-
-
 def _log_odds(model: Any, X: Any) -> Floats:
     """Return the log odds of each class against the rest, (N, C), or of the second of two, (N, 1)."""
+    odds: Floats
     if len(model.classes_) == 2 and hasattr(model, "decision_function"):
-        odds: Floats = model.decision_function(X)[:, None]
+        odds = model.decision_function(X)[:, None]
         return odds
     chances = model.predict_proba(X)
     chances = chances[:, 1:] if len(model.classes_) == 2 else chances
     # The share of trees in favour is never taken for certain.
     margin = 0.5 / (_TREES + 1) if isinstance(model, ExtraTreesClassifier) else _LOWEST_CHANCE
-    return logit(margin + (1 - 2 * margin) * chances)
+    odds = logit(margin + (1 - 2 * margin) * chances)
+    return odds
 
 
 def _out_of_fold(scores: Floats, held: NDArray[np.bool_]) -> Floats:

@@ -7,7 +7,6 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 __all__ = ["Members"]
 
@@ -19,8 +18,6 @@ class Members(nn.Module):
         members: M; inputs: D, the numbers in a row; outputs: C.
         hidden: the widths of the hidden layers.
         generator: decides the initial weights.
-        dropout: the share of hidden values set to 0 in training.
-        skip: whether a linear map of the inputs, 0 at first, is added to the outputs.
 
     Example:
         >>> members = Members(3, 8, 1, hidden=(16,), generator=torch.Generator().manual_seed(0))
@@ -29,19 +26,10 @@ class Members(nn.Module):
     """
 
     def __init__(
-        self,
-        members: int,
-        inputs: int,
-        outputs: int,
-        *,
-        hidden: Sequence[int],
-        generator: torch.Generator,
-        dropout: float = 0.0,
-        skip: bool = False,
+        self, members: int, inputs: int, outputs: int, *, hidden: Sequence[int], generator: torch.Generator
     ) -> None:
         super().__init__()
         self.members = members
-        self.dropout = dropout
         widths = (inputs, *hidden, outputs)
         self.weights = nn.ParameterList()
         self.biases = nn.ParameterList()
@@ -51,13 +39,10 @@ class Members(nn.Module):
             weight, bias = (torch.rand(shape, generator=generator, dtype=torch.float64) for shape in shapes)
             self.weights.append(nn.Parameter((2 * weight - 1) * bound))
             self.biases.append(nn.Parameter((2 * bias - 1) * bound))
-        self.skip = nn.Parameter(torch.zeros(members, inputs, outputs, dtype=torch.float64)) if skip else None
 
     def forward(self, features: Tensor) -> Tensor:
         """Rows (B, D) for all, or (M, B, D) for each, to scores (M, B, C)."""
         values = features
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
-            if layer:
-                values = functional.dropout(torch.relu(values), self.dropout, training=self.training)
-            values = torch.matmul(values, weight) + bias
-        return values if self.skip is None else values + torch.matmul(features, self.skip)
+            values = torch.matmul(torch.relu(values) if layer else values, weight) + bias
+        return values
