@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankwise.estimators import IdTable
-from rankwise.estimators.hashing import HashIndex
+from rankwise.estimators.table import HashIndex
 from workers.patience import PATIENCE
 
 INT64 = torch.iinfo(torch.int64)

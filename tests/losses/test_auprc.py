@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oracles import auprc as oracle
-from rankwise.audit.exact import ExactAUPRC
+from rankwise.audit.pools import ExactAUPRC
 from rankwise.losses import AUPRCLoss, GroupPrior, PriorSchedule, class_prior, data_prior
 
 scores_and_labels = st.integers(2, 14).flatmap(

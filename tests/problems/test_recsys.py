@@ -13,7 +13,7 @@ from rankwise.data import Interactions, InteractionSchema, Split, cut_histories,
 from rankwise.losses import NDCGLoss, SwitchLoss
 from rankwise.models import EASE
 from rankwise.problems import Recommendation, rows
-from rankwise.samplers.histories import HistoryBatchSampler
+from rankwise.samplers.queries import HistoryBatchSampler
 from rankwise.testing import check_sampler
 from workers.fitting import fit_with
 
@@ -90,13 +90,13 @@ def test_judging_leaves_the_mode_of_a_model_as_it_was():
     assert model.training
 
 
-@pytest.mark.parametrize("name", ["item-item", "matrix-factorisation", "neumf"])
+@pytest.mark.parametrize("name", ["blend", "item-item", "matrix-factorisation", "neumf"])
 @pytest.mark.parametrize("cells", [2**22, 7 * ITEMS, 1])
 def test_scores_are_those_of_the_model_in_evaluation_mode(name, cells, monkeypatch):
     monkeypatch.setattr(rows, "_CELLS", cells)
     problem = Recommendation(model={"name": name, "dimensions": 4})
     model = problem.build_model(SCHEMA)
-    features = PARTS.test.known.dense() if name == "item-item" else torch.arange(USERS)
+    features = PARTS.test.known.dense() if name in ("blend", "item-item") else torch.arange(USERS)
     expected = model.eval()(features).detach()
     torch.testing.assert_close(problem.predict(model.train(), PARTS.test), expected)
     assert model.training
@@ -215,7 +215,7 @@ def test_sampled_lists_teach_too(loss):
 
 
 def test_an_ease_of_the_training_pairs_is_corrected():
-    problem = Recommendation(model={"dimensions": 4, "ease": 10.0})
+    problem = Recommendation(model={"name": "item-item", "dimensions": 4, "ease": 10.0})
     model = problem.build_model(SCHEMA)
     assert not model.base.any()
     problem.fit_model(model, PARTS.train)

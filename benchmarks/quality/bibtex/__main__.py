@@ -15,7 +15,7 @@ from benchmarks.find import find_data
 from benchmarks.quality.grid.command import run_plan
 from benchmarks.quality.grid.plan import Figures, Key, Method, Plan
 from rankwise.data import SparsePart, SparseSchema, Split, cut_multilabel, read_arff
-from rankwise.losses.rivals import SquaredErrorLoss
+from rankwise.losses.baselines import SquaredErrorLoss
 from rankwise.problems import MultiLabel
 from rankwise.training import fit
 
@@ -96,7 +96,7 @@ def run(key: Key, method: Method | None) -> tuple[Figures, Tensor | None]:
     problem = kind.model_validate(
         {
             "loss": {"name": method.loss, **method.options},
-            "model": {"hidden": (), "dropout": 0.0},
+            "model": {"hidden": (), "dropout": 0.0, "ridge": None},
             "batches": {"size": BATCH},
             "metrics": METRICS,
             "optimiser": {"learning_rate": key.rate, "weight_decay": key.decay},

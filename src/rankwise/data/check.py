@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rankwise.data.batch_bias import expected_ap_loss
+from rankwise.data.batch_bias import expected_ap_loss, training_prior
 from rankwise.data.files import Progress
 from rankwise.data.parts import Part
 from rankwise.data.repeats import first_equal_row, rows_found_in
@@ -290,7 +290,7 @@ def _check_batch(name: str, part: Part, positives: int | None, batch_size: int |
     direction = "too small" if difference < 0 else "too large"
     advice = ""
     if abs(difference) > BIAS:
-        advice = f"use a loss that knows the share of positives: AUPRCLoss(prior={prior:.3g})"
+        advice = f"use a loss that reckons with the share of positives: AUPRCLoss({training_prior(prior)})"
     yield Finding(
         "warning" if abs(difference) > BIAS else "note",
         name,

@@ -19,7 +19,7 @@ from rankwise.data.augmentations import BoxView
 from rankwise.data.boxes import BAD_BOXES, BoxedImage, BoxSet
 from rankwise.data.coco import read_coco
 from rankwise.data.image_files import read_images
-from rankwise.data.image_sources import ArrayImages, EncodedImages, ImageSource
+from rankwise.data.image_sources import ArrayImages, EncodedImages, ImageSource, join_sources
 from rankwise.data.parts import Batch, Boxes
 from rankwise.data.schema import Labels, with_tuples
 from rankwise.data.voc import read_voc
@@ -126,6 +126,12 @@ class DetectionPart(Dataset[Batch]):
     def take(self, indices: Tensor) -> DetectionPart:
         """Return the part that holds these images only, in this order."""
         return replace(self, rows=self.rows[indices])
+
+    def join(self, other: DetectionPart) -> DetectionPart:
+        """Return the images of this part and then those of another, whose classes have the same numbers."""
+        source, shift = join_sources(self.source, other.source)
+        known = (*self.known, *other.known) if shift else self.known
+        return replace(self, source=source, known=known, rows=torch.cat([self.rows, other.rows + shift]))
 
     def _one(self, row: int, view: BoxView) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         image, known = self.source.image(row), self.known[row]

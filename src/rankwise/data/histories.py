@@ -65,6 +65,23 @@ class InteractionPart:
     def __len__(self) -> int:
         return len(self.known)
 
+    def take(self, rows: Tensor) -> InteractionPart:
+        """Return these users only, in this order."""
+        wanted = None if self.wanted is None else self.wanted.take(rows)
+        names = tuple(self.user_names[row] for row in rows.tolist())
+        return InteractionPart(self.known.take(rows), wanted, self.users[rows], names, self.item_names)
+
+    def join(self, later: InteractionPart) -> InteractionPart:
+        """Return a part to train on with the pairs of this one and those that are wanted in a later one.
+
+        The later part has the users of this one, perhaps with new ones behind them, see `cut_histories`.
+        """
+        rows, columns = (
+            torch.cat([getattr(each, name) for each in (self.known, later.labels)]) for name in ("rows", "columns")
+        )
+        both = SparseRows.of_pairs(rows, columns, height=len(later), width=self.known.width)
+        return replace(later, known=both, wanted=both)
+
 
 def histories(interactions: Interactions) -> SparseRows:
     """Return one row per user, with a 1 for every item the user has chosen, however often.

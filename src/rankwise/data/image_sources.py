@@ -17,7 +17,7 @@ from torch.nn.functional import interpolate
 from rankwise.checks import check_choice
 from rankwise.extras import require
 
-__all__ = ["ArrayImages", "EncodedImages", "ImageSource", "centre", "shrink", "to_bytes"]
+__all__ = ["ArrayImages", "EncodedImages", "ImageSource", "centre", "join_sources", "shrink", "to_bytes"]
 
 COLOURS = {1: "L", 3: "RGB"}
 # The weights of red, green and blue in a grey picture (ITU-R 601), as Pillow has them.
@@ -40,6 +40,35 @@ class ImageSource(Protocol):
 
     def name(self, index: int) -> str | None:
         """Return the name of its file, if it has one."""
+
+
+def join_sources(first: ImageSource, second: ImageSource) -> tuple[ImageSource, int]:
+    """Return a source with the images of both, and the number of the first image of the second one."""
+    return (first, 0) if second is first else (_JoinedImages(first, second), len(first))
+
+
+class _JoinedImages:
+    """The images of one source and then those of another."""
+
+    def __init__(self, first: ImageSource, second: ImageSource) -> None:
+        self.first, self.second = first, second
+
+    def __len__(self) -> int:
+        return len(self.first) + len(self.second)
+
+    def image(self, index: int) -> Tensor:
+        """Return one image, uint8 (C, H, W)."""
+        source, row = self._find(index)
+        return source.image(row)
+
+    def name(self, index: int) -> str | None:
+        """Return the name of its file, if it has one."""
+        source, row = self._find(index)
+        return source.name(row)
+
+    def _find(self, index: int) -> tuple[ImageSource, int]:
+        own = index < len(self.first)
+        return (self.first, index) if own else (self.second, index - len(self.first))
 
 
 class ArrayImages:

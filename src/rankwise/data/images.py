@@ -14,7 +14,7 @@ from torch.utils.data import Dataset
 
 from rankwise.checks import check_choice, check_count
 from rankwise.data.image_files import PARTS, ImageSet, read_images
-from rankwise.data.image_sources import ImageSource, centre
+from rankwise.data.image_sources import ImageSource, centre, join_sources
 from rankwise.data.parts import Batch, require_labels
 from rankwise.data.schema import DataNote, Labels
 
@@ -99,6 +99,11 @@ class ImagePart(Dataset[Batch]):
         file = self.source.name(row) or f"image {row}"
         return file if self.targets is None else f"class {self.classes[int(self.targets[index])]}, {file}"
 
+    def file_name(self, index: int) -> str:
+        """Return the file of an image, or its number in the source from 1."""
+        row = int(self.rows[index])
+        return self.source.name(row) or str(row + 1)
+
     def picture(self, index: int) -> Tensor:
         """Return an image as it is judged, uint8 (C, H, W)."""
         return self._middle(self.source.image(int(self.rows[index])))
@@ -106,6 +111,13 @@ class ImagePart(Dataset[Batch]):
     def take(self, indices: Tensor) -> ImagePart:
         """Return the part that holds these images only, in this order."""
         return replace(self, rows=self.rows[indices], targets=None if self.targets is None else self.targets[indices])
+
+    def join(self, other: ImagePart) -> ImagePart:
+        """Return the images of this part and then those of another, whose classes have the same numbers."""
+        source, shift = join_sources(self.source, other.source)
+        targets = None if self.targets is None else torch.cat([self.targets, other.labels])
+        classes = max(self.classes, other.classes, key=len)
+        return ImagePart(source, torch.cat([self.rows, other.rows + shift]), targets, classes, self.size)
 
     def _numbers(self, indices: Tensor, view: Callable[[Tensor], Tensor]) -> Tensor:
         images = [view(self.source.image(row)) for row in self.rows[indices].tolist()]

@@ -68,6 +68,11 @@ class SparsePart(Dataset[Batch]):
         targets = None if self.targets is None else self.targets.take(rows)
         return replace(self, features=self.features.take(rows), targets=targets)
 
+    def join(self, other: SparsePart) -> SparsePart:
+        """Return the examples of this part and then those of another, which has the same features and labels."""
+        targets = None if self.targets is None else self.targets.join(other.labels)
+        return replace(self, features=self.features.join(other.features), targets=targets)
+
 
 def cut_multilabel(data: SparsePart, *, shares: Sequence[float], seed: int) -> list[SparsePart]:
     """Cut examples at random into pieces of these shares, which must add up to 1.

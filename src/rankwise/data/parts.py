@@ -93,6 +93,27 @@ class Part(Dataset[Batch]):
         query_ids = None if self.query_ids is None else self.query_ids[rows]
         return Part(self.features[rows], targets, query_ids, self.query_names)
 
+    def join(self, other: Part) -> Part:
+        """Return the rows of this part and then those of another.
+
+        Lists of the other part that have a number in use get another, unless both parts name their lists alike.
+
+        Example:
+            >>> first, second = (Part(torch.rand(2, 3), torch.ones(2), torch.tensor([7, 8])) for _ in range(2))
+            >>> first.join(second).query_ids.tolist()
+            [7, 8, 9, 10]
+        """
+        targets = None if self.targets is None else torch.cat([self.targets, other.labels])
+        features = torch.cat([self.features, other.features])
+        if self.query_ids is None or other.query_ids is None:
+            return Part(features, targets)
+        own, others, names = self.query_ids, other.query_ids, self.query_names
+        if names is not None and other.query_names != names:
+            others, names = others + len(names), (*names, *(other.query_names or ()))
+        elif names is None and bool(torch.isin(others, own).any()):
+            others = others - others.min() + own.max() + 1
+        return Part(features, targets, torch.cat([own, others]), names)
+
 
 L = TypeVar("L")
 

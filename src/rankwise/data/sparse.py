@@ -60,6 +60,13 @@ class SparseRows:
         starts = torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)])
         return SparseRows(starts, self.columns[entries], self.values[entries], self.width)
 
+    def join(self, other: SparseRows) -> SparseRows:
+        """Return these rows and then those of another, which has the same columns."""
+        starts = torch.cat([self.starts, other.starts[1:] + self.starts[-1]])
+        return SparseRows(
+            starts, torch.cat([self.columns, other.columns]), torch.cat([self.values, other.values]), self.width
+        )
+
     def select(self, columns: Tensor) -> SparseRows:
         """Return these columns only, in this order.
 
@@ -83,6 +90,12 @@ class SparseRows:
         result = torch.zeros(len(rows), self.width)
         result[row_of_entry, self.columns[entries]] = self.values[entries]
         return result
+
+    def to_torch(self) -> Tensor:
+        """Return the rows as a sparse tensor (N, width) in COO form."""
+        indices = torch.stack([self.rows, self.columns])
+        # Said explicitly: otherwise torch warns that nothing is checked.
+        return torch.sparse_coo_tensor(indices, self.values, (len(self), self.width), check_invariants=True)
 
     def _entries(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Return the entries of some rows: the position of their row in `rows`, and their own position."""

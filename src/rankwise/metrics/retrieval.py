@@ -12,11 +12,10 @@ from torch.nn.functional import normalize
 
 from rankwise.checks import check_choice, check_finite, check_ids, check_same_shape, check_tensor
 from rankwise.lists import EMPTY_POLICIES
-from rankwise.metrics.evaluate import Evaluation, collect
-from rankwise.metrics.first import HIT
+from rankwise.metrics._evaluate import Evaluation, collect
 from rankwise.metrics.metric import Metric
 from rankwise.metrics.names import create_metrics
-from rankwise.metrics.topk import RECALL
+from rankwise.metrics.top_k import HIT, RECALL
 from rankwise.positives import Positives, locate
 from rankwise.sorting import sort_values
 

@@ -36,6 +36,7 @@ __all__ = [
     "LossChoice",
     "Names",
     "Problem",
+    "Settings",
     "SourceOptions",
     "Sources",
     "batch_size",
@@ -43,6 +44,7 @@ __all__ = [
 
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
 Sources = Mapping[str, Any]
+Settings = dict[str, Any]
 
 S = TypeVar("S", bound=Schema)
 P = TypeVar("P")
@@ -177,6 +179,9 @@ def batch_size(key: str, given: int | None, default: int, available: int, what: 
 class Problem(Options, ABC, Generic[S, P]):
     """A ranking problem as its user specifies it: data, model, loss, batches, metrics, and how to train.
 
+    `refit`: when the validation part has chosen the step, train again from the same seed on training and validation
+    data together, up to that step.
+
     A problem holds options only. What is learned about the form of the data is a `Schema`; both with trained weights
     are a `Run`. Each kind of problem is one subclass in a file of its own.
     """
@@ -185,6 +190,11 @@ class Problem(Options, ABC, Generic[S, P]):
     summary: ClassVar[str]
     outputs: ClassVar[Literal["scores", "vectors", "boxes"]]
     schema_type: ClassVar[type[Any]]
+
+    @property
+    def whole_lists(self) -> bool:
+        """Return whether the model scores the rows of a list together, so that none may be left out."""
+        return False
 
     metrics: tuple[str, ...]
     loss: LossChoice
@@ -195,6 +205,7 @@ class Problem(Options, ABC, Generic[S, P]):
     checkpoints: CheckpointOptions = CheckpointOptions()
     gradient: GradientOptions = GradientOptions()
     average: AverageOptions | None = None
+    refit: bool = False
     device: DeviceOptions = DeviceOptions()
     logs: tuple[Literal["csv", "tensorboard"], ...] = ("csv",)
     seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (0,)
@@ -244,6 +255,11 @@ class Problem(Options, ABC, Generic[S, P]):
             sources: by the name of their part; by default the files of `data`.
         """
 
+    def read_with(self, schema: S, sources: Sources) -> Split[Any]:
+        """Read all sources with a schema that was learned before; see `read`."""
+        given = self.data.sources(sources)  # type: ignore[attr-defined]
+        return Split(**{name: schema.read(given[name]) for name in ("train", "validation", "test") if name in given})
+
     @abstractmethod
     def cut(self, split: Split[Any], seed: int) -> Split[P]:
         """Return the parts of a split that was read; cut those that were given as shares from the training part."""
@@ -254,6 +270,19 @@ class Problem(Options, ABC, Generic[S, P]):
 
     def fit_model(self, model: nn.Module, train: P) -> None:
         """Fill the buffers of the model that are learned from the training part without gradients."""
+
+    def complete_model(self, model: nn.Module, split: Split[P], settings: Mapping[str, Any] | None = None) -> Settings:
+        """Fit what a trained model has besides its trained weights, in place.
+
+        Args:
+            model: trained.
+            split: with the part to fit to and, to choose settings, the validation part.
+            settings: what an earlier call chose; nothing is chosen then, and no validation part is needed.
+
+        Returns:
+            The settings that were chosen, as plain values that JSON can hold.
+        """
+        return {}
 
     @abstractmethod
     def build_loss(self, schema: S, train: P, *, steps: int) -> nn.Module:

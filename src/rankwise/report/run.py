@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from rankwise.metrics import Evaluation
+from rankwise.problems.importance import Importance
 from rankwise.problems.inspection import Inspection
 from rankwise.report.content import Axis, Figure, Listing, Panel, Report, Section, Series, Table
 from rankwise.report.examples import example_sections, plural
+from rankwise.report.importance import importance_section
 from rankwise.report.lists import ListFigures, figures_of, lists_by_value, top_of, worst_of
 from rankwise.report.memory import memory_section
 from rankwise.report.plots import axis, curve, plain, shares_axis, smoothed
@@ -30,7 +34,9 @@ class RunResult:
         inspection: of the best weights on that part.
         history: of the training.
         steps: how many the run is to take in all.
+        refit: what the refit did so far, see `rankwise.runs.refit`; None if there is none to be done.
         facts, details: what was run, for the end of the page.
+        importance: of the columns, if it was measured.
     """
 
     name: str
@@ -42,10 +48,13 @@ class RunResult:
     steps: int
     facts: tuple[tuple[str, str], ...] = ()
     details: tuple[Listing, ...] = ()
+    refit: Mapping[str, Any] | None = None
+    importance: Importance | None = None
 
     @property
     def over(self) -> bool:
-        return self.history.stopped_early or len(self.history.losses) >= self.steps
+        trained = self.history.stopped_early or len(self.history.losses) >= self.steps
+        return trained and (self.refit is None or "steps" in self.refit)
 
 
 def run_report(result: RunResult) -> Report:
@@ -59,6 +68,7 @@ def run_report(result: RunResult) -> Report:
         *_list_by_list(result),
         _scores(result, figures),
         *example_sections(inspection, inspection.metric_by_list(result.metric)),
+        *importance_section(result.importance),
         *memory_section(result.history),
     ]
     return Report(
@@ -84,13 +94,21 @@ def _summary(result: RunResult) -> str:
     done = len(history.losses)
     if not result.over:
         return (
-            f"The run is not over: {done:,} of {result.steps:,} steps are done. These are the best weights so far "
+            f"The run is not over: {done:,} of {result.steps:,} steps are done"
+            f"{'' if result.refit is None else ', and the refit is still to come'}. These are the best weights so far "
             f"(step {history.best_step}); the test data stay untouched until the end, so all figures are of the "
             "validation data, by which these weights were chosen, and a little too good."
         )
     lists = len(found.query_ids)
     early = ", as nothing improved any more" if history.stopped_early else ""
     of = f"{lists:,} {plural(result.inspection.list_word, lists)}" if lists > 1 else "one ranking of all rows"
+    if result.refit is not None:
+        return (
+            f"Trained with {result.loss} for {done:,} steps in {_time(history.seconds)}{early}; step "
+            f"{result.refit['chosen_step']} was chosen on the validation data. Then trained again from the same seed "
+            f"on training and validation data together, for {result.refit['steps']:,} steps in "
+            f"{_time(result.refit['seconds'])}. These weights are judged here on {of} of the {result.part} data."
+        )
     return (
         f"Trained with {result.loss} for {done:,} steps in {_time(history.seconds)}{early}. The weights of step "
         f"{history.best_step} were the best on the validation data and are judged here on {of} of the {result.part} "

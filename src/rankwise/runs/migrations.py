@@ -24,7 +24,11 @@ def migrate(folder: RunFolder) -> None:
         return
     try:
         record: dict[str, Any] = json.loads(old.read_text(encoding="utf-8"))
-        problem = make_problem(record["recipe"])
+        # Version 0.1 had neither a refit nor a ridge regression.
+        recipe = {"refit": False, **record["recipe"]}
+        if recipe["task"] == "multilabel":
+            recipe["model"] = {"ridge": None, **recipe["model"]}
+        problem = make_problem(recipe)
         data, seed = dict(record["data"]), int(record["seed"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as fault:
         raise ValueError(f"{old}: expected the record of a run ({fault})") from None
@@ -35,6 +39,12 @@ def migrate(folder: RunFolder) -> None:
             f"its training data are, and needs {missing[0]}"
         )
     schema, split = problem.read({})
+    if getattr(schema, "left_out", None):
+        # Version 0.1 used every column.
+        options: Any = getattr(problem, "data")  # noqa: B009 (of the kinds that read tables)
+        used = [name for name in schema.columns if name not in (schema.label, schema.query, *options.drop)]
+        problem = problem.changed(data={**dict(options), "features": tuple(used)})
+        schema, split = problem.read({})
     model = problem.build_model(schema)
     best = folder.checkpoints().best
     if best.is_file():

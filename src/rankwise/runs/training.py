@@ -2,41 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from lightning_fabric import Fabric
 
 from rankwise.data import Split, container
+from rankwise.problems.importance import quick_importance
+from rankwise.problems.inference import infer_problem, is_data
 from rankwise.problems.inspection import Inspection
-from rankwise.problems.load import load_problem
+from rankwise.problems.load import load_problem, make_problem
 from rankwise.problems.problem import Problem
-from rankwise.runs.folder import RunFolder, fingerprint, make_record
+from rankwise.runs.folder import IMPORTANCE, RunFolder, fingerprint, make_record, write_table
+from rankwise.runs.logs import Watcher, open_logs
 from rankwise.runs.predictions import score_columns
-from rankwise.runs.run import Run
+from rankwise.runs.refit import refit
+from rankwise.runs.run import Run, load_run
 from rankwise.training import Checkpoints, Step, fit, make_fabric, read_checkpoint
-from rankwise.training.history import CSVLog, Log, TensorBoardLog
+from rankwise.training.history import Log
 
-__all__ = ["Watcher", "train", "train_seeds"]
-
-
-class Watcher(Protocol):
-    """Receives the progress of a training."""
-
-    def begins(self, seed: int, steps: int, done: int) -> None:
-        """Training starts, with `done` of `steps` steps done before."""
-
-    def step(self, step: Step) -> None:
-        """A step was taken."""
-
-    def evaluation(self, step: int, metrics: Mapping[str, float]) -> None:
-        """The validation part was evaluated."""
-
-    def says(self, text: str) -> None:
-        """Something a person should know."""
+__all__ = ["Watcher", "continue_run", "train", "train_seeds"]
 
 
 class _Silent:
@@ -57,11 +45,21 @@ def train(
     train: Any = None,
     validation: Any = None,
     test: Any = None,
+    label: str | None = None,
+    query: str | None = None,
+    positive: str | None = None,
+    task: str | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     watcher: Watcher | None = None,
 ) -> Run:
-    """Train a problem with its one seed and evaluate it on the test part; see `train_seeds`.
+    """Train a problem with its one seed and evaluate it on the test part.
+
+    Args:
+        problem: what to train; or the path of a recipe; or the path of data, from which the problem is inferred.
+        train, validation, test: data by part, see `train_seeds`.
+        label, query, positive, task: for the path of data, see `infer_problem`.
+        out, resume, watcher: see `train_seeds`.
 
     Example:
         >>> import numpy as np
@@ -73,11 +71,21 @@ def train(
         >>> run.predict(X[:5]).outputs.shape
         torch.Size([5])
     """
-    loaded = load_problem(problem) if isinstance(problem, str | Path) else problem
+    options = {"label": label, "query": query, "positive": positive, "task": task}
+    loaded = _resolve(problem, {name: value for name, value in options.items() if value is not None})
     if len(loaded.seeds) > 1:
         raise ValueError(f"seeds: expected one, got {len(loaded.seeds)}; rankwise.train_seeds trains several")
     sources = {"train": train, "validation": validation, "test": test}
     return train_seeds(loaded, sources=sources, out=out, resume=resume, watcher=watcher)[0]
+
+
+def _resolve(problem: Problem[Any, Any] | str | Path, options: dict[str, str]) -> Problem[Any, Any]:
+    """Return the problem itself, the one of a recipe, or the one inferred from data."""
+    if isinstance(problem, str | Path) and is_data(problem):
+        return infer_problem(problem, **options).problem
+    if options:
+        raise ValueError(f"{next(iter(options))}: expected with the path of data, got it with a problem or a recipe")
+    return load_problem(problem) if isinstance(problem, str | Path) else problem
 
 
 def train_seeds(
@@ -87,6 +95,7 @@ def train_seeds(
     out: str | Path | None = None,
     resume: bool = False,
     watcher: Watcher | None = None,
+    begin: Run | None = None,
 ) -> list[Run]:
     """Train a problem with each of its seeds, evaluate the chosen weights on the test part, write everything down.
 
@@ -101,6 +110,7 @@ def train_seeds(
         resume: go on from the newest good checkpoints; a seed that has none starts. Without it a folder that holds a
             run is refused.
         watcher: receives the progress.
+        begin: a run to go on from, see `continue_run`.
 
     Returns:
         One `Run` per seed.
@@ -119,11 +129,54 @@ def train_seeds(
             name, source = str(container(Path(source))), container(Path(source))
         data[name] = fingerprint(source)
     fabric = make_fabric(problem.device)
-    schema, split = problem.read(given)
+    if begin is None and resume:
+        begin = _begun_from(next(iter(folders.values())))
+    if begin is None:
+        schema, split = problem.read(given)
+    else:
+        schema, split = begin.schema, problem.read_with(begin.schema, given)
     return [
-        _train_seed(problem, schema, split, seed, folder, data, resume=resume, fabric=fabric, watcher=watcher)
+        _train_seed(
+            problem, schema, split, seed, folder, data, resume=resume, fabric=fabric, watcher=watcher, begin=begin
+        )
         for seed, folder in folders.items()
     ]
+
+
+def continue_run(
+    run: Run | str | Path,
+    *,
+    changes: Sequence[str] = (),
+    train: Any = None,
+    validation: Any = None,
+    test: Any = None,
+    out: str | Path | None = None,
+    watcher: Watcher | None = None,
+) -> Run:
+    """Go on from the weights of a run: with more steps, or with new data of the same form.
+
+    The new run begins with the model of the old one, its scaling included, and with a new optimiser. The schema is that
+    of the old run: columns are matched by name, unknown categories count as none of the known ones.
+
+    Args:
+        run: the run, or its folder.
+        changes: to its recipe, such as "budget.steps=500".
+        train, validation, test: new data by part; by default those of the run, cut by its seed as before.
+        out, watcher: see `train_seeds`.
+    """
+    begin = load_run(run) if isinstance(run, str | Path) else run
+    recipe = {"task": begin.problem.kind, **begin.problem.model_dump(mode="json"), "seeds": [begin.record["seed"]]}
+    problem = make_problem(recipe, changes)
+    sources = {"train": train, "validation": validation, "test": test}
+    return train_seeds(problem, sources=sources, out=out, watcher=watcher, begin=begin)[0]
+
+
+def _begun_from(folder: RunFolder | None) -> Run | None:
+    """Return the run that a stopped one went on from; None if it began with new weights."""
+    if folder is None or not folder.exists:
+        return None
+    before = folder.read_record().get("begun_from")
+    return None if before is None else load_run(before)
 
 
 def _train_seed(
@@ -137,9 +190,10 @@ def _train_seed(
     resume: bool,
     fabric: Fabric,
     watcher: Watcher,
+    begin: Run | None,
 ) -> Run:
     with ExitStack() as lock:
-        return _train_locked(problem, schema, split, seed, folder, data, resume, fabric, watcher, lock)
+        return _train_locked(problem, schema, split, seed, folder, data, resume, fabric, watcher, lock, begin)
 
 
 def _train_locked(
@@ -153,7 +207,9 @@ def _train_locked(
     fabric: Fabric,
     watcher: Watcher,
     lock: ExitStack,
+    begin: Run | None,
 ) -> Run:
+    weights = None if begin is None else begin.model.state_dict()
     cut = problem.cut(split, seed)
     writer = folder if fabric.is_global_zero else None
     checkpoints = None if folder is None else folder.checkpoints(problem.checkpoints.keep)
@@ -176,7 +232,10 @@ def _train_locked(
             if start is None:
                 writer.write_start(problem, schema, seed, data)
             writer.update_record(steps=steps)
-            logs.extend(_open_logs(problem, writer, None if start is None else start["history"]["losses"].tolist()))
+            if begin is not None and begin.folder is not None:
+                writer.update_record(begun_from=str(begin.folder))
+            losses = None if start is None else start["history"]["losses"].tolist()
+            logs.extend(open_logs(problem, writer.path, losses))
         fabric.barrier()
         watcher.begins(seed, steps, done)
 
@@ -198,26 +257,48 @@ def _train_locked(
         fabric=fabric,
         checkpoints=checkpoints,
         start=start,
+        weights=weights,
         check_memory=True,
         on_start=on_start,
         on_step=on_step,
         on_evaluation=on_evaluation,
     )
-    calibration = problem.calibrate(fitted.model, cut.part("validation"))
+    model, record = fitted.model, make_record(problem, seed, data)
+    settings = problem.complete_model(model, cut)
+    # A model that is refitted has seen the validation part; what is learned there is learned before.
+    calibration = problem.calibrate(model, cut.part("validation"))
+    record |= {"steps": steps_in_all, "settings": settings, "calibration": calibration}
+    if problem.refit:
+        model, record["refit"] = refit(
+            problem,
+            schema,
+            cut,
+            fitted.history,
+            steps_in_all,
+            settings,
+            seed=seed,
+            fabric=fabric,
+            folder=folder,
+            resume=resume and existed,
+            watcher=watcher,
+            weights=weights,
+        )
     parts = {name: cut.part(name) for name in ("train", "validation", "test")}
-    shown = problem.inspect(fitted.model, parts["test"], bootstrap=1000, calibration=calibration)
-    record = {**make_record(problem, seed, data), "steps": steps_in_all, "calibration": calibration}
+    shown = problem.inspect(model, parts["test"], bootstrap=1000, calibration=calibration)
     path = None if folder is None else folder.path
-    run = Run(problem, schema, fitted.model.eval(), fitted.history, record, path, shown.evaluation, parts)
+    run = Run(problem, schema, model.eval(), fitted.history, record, path, shown.evaluation, parts)
+    importance = None if folder is None else quick_importance(problem, model, schema, parts[run.unseen])
     if writer is not None:
-        writer.write_model(fitted.model)
-        writer.update_record(calibration=calibration)
+        writer.write_model(model)
+        writer.update_record(settings=settings, calibration=calibration)
         run.record = writer.read_record()
+        if importance is not None:
+            write_table(writer.path / IMPORTANCE, importance.table())
         writer.write_results(shown.evaluation, fitted.history, _scores_of(shown, parts["test"]))
         if find_spec("jinja2") is None:
             watcher.says("no report.html, which needs jinja2: pip install 'rankwise[report]'")
         else:
-            run.report(inspection=shown)
+            run.report(inspection=shown, importance=importance)
     fabric.barrier()
     return run
 
@@ -259,12 +340,3 @@ def _find_start(
     if state is None:
         watcher.says(f"{folder.path}: no usable checkpoint; starting from the beginning")
     return state
-
-
-def _open_logs(problem: Problem[Any, Any], folder: RunFolder, losses: list[float] | None) -> list[Log]:
-    logs: list[Log] = []
-    if "csv" in problem.logs:
-        logs.append(CSVLog(folder.path / "log.csv", problem.measured, losses=losses))
-    if "tensorboard" in problem.logs:
-        logs.append(TensorBoardLog(folder.path / "tensorboard", start=len(losses or ())))
-    return logs

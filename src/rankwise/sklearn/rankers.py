@@ -40,7 +40,7 @@ class ListRanker(RankingEstimator):
         Args:
             X: (N, D) numbers: an array, a sparse CSR matrix, a pandas or polars frame.
             y: (N,) how relevant each row is: 0 or more, for pAp@k 0 or 1.
-            qid: (N,) the query of each row, numbers or strings in any order; None: all rows are one list.
+            qid: (N,) the query of each row, numbers or strings in any order; None is refused.
             sample_weight: (N,) numbers of 0 or more; 0 is as good as absent.
         """
         self._check_options("batch_queries")
@@ -72,7 +72,7 @@ class ListRanker(RankingEstimator):
         else:
             scaler_of(X, weights, self._scaler)
         self.n_queries_ += count
-        held = np.zeros((self._model.members, len(queries)), dtype=bool)
+        held = np.zeros((self._network.model.members, len(queries)), dtype=bool)
         problem = self._lists(labels, weights, queries, held, metric)
         self._train_more(X, weights, problem, steps=-(-count // self.batch_queries))
         return self
@@ -111,6 +111,11 @@ class ListRanker(RankingEstimator):
         self, X: Any, y: Any, qid: Any, sample_weight: Any, *, reset: bool
     ) -> tuple[Any, torch.Tensor, NDArray[np.intp], Floats]:
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, y_numeric=True, reset=reset)
+        if qid is None:
+            raise ValueError(
+                "qid: expected the query of each row, got None; pass fit(X, y, qid=...), or "
+                f"qid=numpy.zeros({X.shape[0]}) if all rows are one list; APClassifier ranks rows without queries"
+            )
         weights, there = self._check_weights(X, sample_weight)
         labels = torch.from_numpy(np.asarray(y, dtype=np.float64)[there])
         check_labels(labels, self._label_kinds[0])

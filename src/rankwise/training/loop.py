@@ -36,6 +36,8 @@ def fit(
     fabric: Fabric | None = None,
     checkpoints: Checkpoints | None = None,
     start: Mapping[str, Any] | None = None,
+    weights: Mapping[str, Tensor] | None = None,
+    stop_after: float = 1.0,
     check_memory: bool = False,
     on_start: Callable[[int, int], None] | None = None,
     on_step: Callable[[Step], None] | None = None,
@@ -56,9 +58,11 @@ def fit(
         fabric: a started Fabric (`make_fabric`); by default one is made from `problem.device`.
         checkpoints: where to save; Ctrl-C then saves, too, before it ends the training with `Interrupted`.
         start: a checkpoint to resume from, made by the same call with the same arguments.
+        weights: a state dict of the model to begin with; by default the model is initialised from the seed.
+        stop_after: share of the steps that are taken; schedules are those of all of them.
         check_memory: at every evaluation, also compare the running estimates of the loss with exact values on some
             training data (see `check_estimates`); this changes nothing in the training.
-        on_start: called with the number of steps in all and of those done before.
+        on_start: called with the number of steps to take in all and of those done before.
         on_step: called after every step.
         on_evaluation: called after every evaluation with the step and the metrics.
 
@@ -76,13 +80,13 @@ def fit(
         raise ValueError("checkpoints: expected where the best weights of before `start` are, got None")
     fabric = fabric or make_fabric(problem.device)
     with RandomState.kept(fabric.device):
-        training = _Training(problem, schema, split, seed, fabric)
+        training = _Training(problem, schema, split, seed, fabric, stop_after, weights)
         if checkpoints is not None or start is not None:
             training.check_resumable()
         if start is not None:
             training.load(start)
         if on_start is not None:
-            on_start(training.steps, training.step)
+            on_start(training.last, training.step)
         save_every = problem.checkpoints.every
         with Interrupts(watch=checkpoints is not None) as interrupts:
             for _ in training.run(on_step):
@@ -106,14 +110,27 @@ def fit(
 class _Training:
     """A run in progress: everything that changes from step to step, and how to save and load it."""
 
-    def __init__(self, problem: Trainable, schema: Any, split: Split[Any], seed: int, fabric: Fabric) -> None:
+    def __init__(
+        self,
+        problem: Trainable,
+        schema: Any,
+        split: Split[Any],
+        seed: int,
+        fabric: Fabric,
+        stop_after: float,
+        weights: Mapping[str, Tensor] | None,
+    ) -> None:
         self.problem, self.split, self.fabric = problem, split, fabric
         loader = problem.train_loader(split.train, seed)
         self.accumulate = problem.gradient.accumulate
-        self.steps = steps = problem.budget.in_steps(len(loader) // self.accumulate)
+        steps = problem.budget.in_steps(len(loader) // self.accumulate)
+        self.last = round(stop_after * steps)
         torch.manual_seed(seed)
         self.model = problem.build_model(schema)
-        problem.fit_model(self.model, split.train)
+        if weights is None:
+            problem.fit_model(self.model, split.train)
+        else:
+            self.model.load_state_dict(weights)
         self.loss = problem.build_loss(schema, split.train, steps=steps)
         if self.accumulate > 1 and not getattr(self.loss, "itemwise", False):
             warnings.warn(
@@ -146,10 +163,10 @@ class _Training:
 
     @property
     def done(self) -> bool:
-        return self.step >= self.steps or self.history.stopped_early
+        return self.step >= self.last or self.history.stopped_early
 
     def due(self, every: int) -> bool:
-        return self.step % every == 0 or self.step == self.steps
+        return self.step % every == 0 or self.step == self.last
 
     def run(self, on_step: Callable[[Step], None] | None) -> Iterator[None]:
         """Train; yield before the first step of a fresh run and after every step."""
@@ -198,10 +215,10 @@ class _Training:
     def check_patience(self, patience: int | None) -> None:
         if patience is not None and self.history.best_step is not None:
             since = sum(step > self.history.best_step for step in self.history.steps)
-            self.history.stopped_early = since >= patience and self.step < self.steps
+            self.history.stopped_early = since >= patience and self.step < self.last
 
     def finish(self, best: Any, *, take_best: bool) -> None:
-        self.history.losses = torch.stack(self.losses).tolist()
+        self.history.losses = torch.stack(self.losses).tolist() if self.losses else []
         if self.average is not None:
             self.average.apply()
         if take_best:
