@@ -222,6 +222,10 @@ class Run:
         part = self.part(self.unseen) if source is None else self.read(source)
         return measure_importance(self.problem, self.model, self.schema, part, metric=metric, repeats=repeats)
 
+    def quick_importance(self) -> Importance | None:
+        """Return the importance of the columns on the part `unseen`; None if there is none or it takes long."""
+        return quick_importance(self.problem, self.model, self.schema, self.part(self.unseen))
+
     def write_scores(self, path: Path, shown: Inspection, source: Any = None) -> None:
         """Write the scores of an inspection of a source, or of the test part, as a CSV file."""
         part = self.part("test") if source is None else self.read(source)
@@ -317,7 +321,7 @@ class Run:
             path = self.folder / REPORT
         shown = self.inspect(part=part) if inspection is None else inspection
         if inspection is None and importance is None:
-            importance = quick_importance(self.problem, self.model, self.schema, self.part(self.unseen))
+            importance = self.quick_importance()
         title = name or (self.folder.resolve().name if self.folder is not None else "run")
         page = page_of(
             title, self.problem, self.record, shown, self.history, steps=self.steps, part=part, importance=importance

@@ -11,7 +11,6 @@ from typing import Any
 from lightning_fabric import Fabric
 
 from rankwise.data import Split, container
-from rankwise.problems.importance import quick_importance
 from rankwise.problems.inference import infer_problem, is_data
 from rankwise.problems.inspection import Inspection
 from rankwise.problems.load import load_problem, make_problem
@@ -287,7 +286,7 @@ def _train_locked(
     shown = problem.inspect(model, parts["test"], bootstrap=1000, calibration=calibration)
     path = None if folder is None else folder.path
     run = Run(problem, schema, model.eval(), fitted.history, record, path, shown.evaluation, parts)
-    importance = None if folder is None else quick_importance(problem, model, schema, parts[run.unseen])
+    importance = None if folder is None else run.quick_importance()
     if writer is not None:
         writer.write_model(model)
         writer.update_record(settings=settings, calibration=calibration)
