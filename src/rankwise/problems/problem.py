@@ -58,7 +58,8 @@ def _file_or_share(value: object) -> object:
     raise ValueError(f"expected a file, or a share of the rows between 0 and 1, got {value!r}")
 
 
-FileOrShare = Annotated[Path | float, BeforeValidator(_file_or_share)]
+# The number first: before pydantic 2.11 a path takes it, and writes it as text.
+FileOrShare = Annotated[float | Path, BeforeValidator(_file_or_share)]
 
 
 class SourceOptions(Options):
