@@ -1,4 +1,4 @@
-"""Tables: average precision of classifiers, all with the same columns of numbers, on the same three of five folds."""
+"""Tables: average precision of classifiers, all with the same columns of numbers, on the same folds of five."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ from sklearn.preprocessing import StandardScaler
 from benchmarks.quality.suite.tables import TABLES, load_table
 from rankwise.sklearn import APClassifier
 
-__all__ = ["CONTENDERS", "CUTS", "METRIC", "OURS", "data_sets", "evaluate"]
+__all__ = ["CONTENDERS", "METRIC", "OURS", "data_sets", "evaluate"]
 
 METRIC = "AP"
 FOLDS = 5
-CUTS = 3
 OURS = "APClassifier()"
 
 
