@@ -19,7 +19,7 @@ import torch
 from benchmarks.quality.suite.cells import Cell, Cells, default_cache
 from benchmarks.quality.suite.report import report
 
-KINDS = {"tabular": "benchmarks.quality.suite.tabular"}
+KINDS = {"tabular": "benchmarks.quality.suite.tabular", "mixed": "benchmarks.quality.suite.mixed"}
 
 
 def main() -> None:
