@@ -19,7 +19,7 @@ import torch
 from benchmarks.quality.suite.cells import Cell, Cells, default_cache
 from benchmarks.quality.suite.report import report
 
-KINDS = {"tabular": "benchmarks.quality.suite.tabular"}
+KINDS = {"tabular": "benchmarks.quality.suite.tabular", "mixed": "benchmarks.quality.suite.mixed"}
 
 
 def main() -> None:
@@ -29,25 +29,26 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=default_cache(), help="folder of cached results")
     parser.add_argument("--redo", action="append", default=[], help="a contender to run anew; may be repeated")
     parser.add_argument("--without", action="append", default=[], help="a contender to leave out; may be repeated")
+    parser.add_argument("--cuts", type=int, default=3, help="folds of five to test on, at least 2")
     options = parser.parse_args()
     torch.set_num_threads(1)
     kind = importlib.import_module(KINDS[options.kind])
     contenders = [name for name in kind.CONTENDERS if name not in options.without]
     data = kind.data_sets(options.half)
     cells = Cells(options.cache / f"{options.kind}.csv", redo=frozenset(options.redo))
-    for name in data:
-        for contender in contenders:
-            for cut in range(kind.CUTS):
+    for cut in range(options.cuts):
+        for name in data:
+            for contender in contenders:
                 if (name, contender, cut) not in cells:
                     cells.add(_run(kind, name, contender, cut))
     results = {}
     for contender in contenders:
-        found = [[cells[name, contender, cut] for cut in range(kind.CUTS)] for name in data]
+        found = [[cells[name, contender, cut] for cut in range(options.cuts)] for name in data]
         results[contender] = (
             np.array([[cell.value for cell in row] for row in found]),
             np.array([[cell.cpu_seconds for cell in row] for row in found]),
         )
-    print(f"{options.kind}, {options.half}: {len(data)} data sets x {kind.CUTS} cuts\n")
+    print(f"{options.kind}, {options.half}: {len(data)} data sets x {options.cuts} cuts\n")
     print(report(results, data, ours=kind.OURS, metric=kind.METRIC))
 
 

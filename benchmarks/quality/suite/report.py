@@ -68,7 +68,7 @@ def _per_set(results: Results, data: Sequence[str], ours: str, metric: str) -> I
 
 
 def _standard_error(differences: NDArray[np.float64]) -> float:
-    """Return that of the mean over 5 folds, whose training parts share rows: n_test / n_train = 1/4 (Nadeau, Bengio 2003)."""
+    """Of the mean over some of five folds, whose training parts share rows (Nadeau and Bengio, 2003: + 1/4)."""
     return float(np.sqrt(differences.var(ddof=1) * (1 / len(differences) + 1 / 4)))
 
 

@@ -21,7 +21,7 @@ from sklearn.datasets import load_breast_cancer, load_digits
 
 from benchmarks.find import find_data
 
-__all__ = ["TABLES", "Half", "TableRecord", "load_table"]
+__all__ = ["TABLES", "Half", "TableRecord", "choose_rows", "load_table"]
 
 Half = Literal["development", "confirmation"]
 Read = Callable[[], tuple[pd.DataFrame, NDArray[np.bool_]]]
@@ -60,17 +60,22 @@ class TableRecord:
 
 
 def load_table(record: TableRecord) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return numbers (N, D) and labels (N,). Columns of words are one-hot; rows are shuffled by the table's name."""
+    """Return numbers (N, D) and labels (N,). Columns of words are one-hot."""
     columns, positive = record.read()
+    rows = choose_rows(record, positive)
+    features = pd.get_dummies(columns.iloc[rows]).to_numpy(dtype=np.float64)
+    return features[:, features.std(0) > 0], positive[rows].astype(np.int64)
+
+
+def choose_rows(record: TableRecord, positive: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """Return the rows of a table that are kept, in an order that depends on its name only."""
     random = np.random.default_rng(list(record.name.encode()))
     positives, negatives = (random.permutation(np.flatnonzero(positive == kind)) for kind in (True, False))
     if record.share is not None:
         positives = positives[: round(len(negatives) * record.share / (1 - record.share))]
     kept = min(1.0, record.most_rows / (len(positives) + len(negatives)))
     rows = np.concatenate([part[: round(kept * len(part))] for part in (positives, negatives)])
-    rows = random.permutation(rows)
-    features = pd.get_dummies(columns.iloc[rows]).to_numpy(dtype=np.float64)
-    return features[:, features.std(0) > 0], positive[rows].astype(np.int64)
+    return random.permutation(rows)
 
 
 def _keel(name: str, kind: Literal["balanced", "imbalanced"], positive: str) -> Read:

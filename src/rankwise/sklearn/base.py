@@ -12,10 +12,11 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, check_X_y, validate_data
 
 from rankwise.checks import check_count, check_positive, check_share
 from rankwise.losses import LOSSES, ListLoss
+from rankwise.sklearn.frames import FrameEncoder, is_frame
 from rankwise.sklearn.learning import Budget
 from rankwise.sklearn.network import Network
 from rankwise.sklearn.problems import Problem
@@ -144,7 +145,36 @@ class RankingEstimator(BaseEstimator):  # type: ignore[misc]
         return mean
 
     def _check_features(self, X: Any) -> Any:
-        return validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        """Return rows to score as an array or a CSR array."""
+        if is_frame(X) and self._encoder is not None:
+            return self._encode(X, reset=False)
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        return X if self._encoder is None else self._encode_numbers(X)
+
+    def _check_labelled(self, X: Any, y: Any, *, reset: bool, **options: Any) -> tuple[Any, Any]:
+        """Return rows as an array or a CSR array, and their labels; `reset` learns the columns of a frame anew."""
+        options |= {"accept_sparse": "csr", "dtype": np.float64}
+        if is_frame(X) and (reset or self._encoder is not None):
+            return check_X_y(self._encode(X, reset=reset), y, **options)  # type: ignore[no-any-return]
+        X, y = validate_data(self, X, y, reset=reset, **options)
+        if reset:
+            self._encoder: FrameEncoder | None = None
+        return (X if self._encoder is None else self._encode_numbers(X)), y
+
+    def _encode(self, frame: Any, *, reset: bool) -> Floats:
+        validate_data(self, frame, skip_check_array=True, reset=reset)
+        if reset:
+            self._encoder = FrameEncoder(frame)
+            self.columns_left_out_ = self._encoder.left_out
+        assert self._encoder is not None
+        return self._encoder.encode(frame)
+
+    def _encode_numbers(self, X: Any) -> Floats:
+        """Encode an array without names, after a frame was learned from: its columns are those of the frame."""
+        import polars as pl
+
+        assert self._encoder is not None
+        return self._encoder.encode(pl.DataFrame(X, schema=self._encoder.columns, orient="row"))
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_network")

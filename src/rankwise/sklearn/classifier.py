@@ -17,7 +17,6 @@ from sklearn.utils.validation import (
     check_consistent_length,
     check_is_fitted,
     column_or_1d,
-    validate_data,
 )
 
 from rankwise.checks import check_choice
@@ -63,6 +62,7 @@ class APClassifier(ClassifierMixin, RankingEstimator):  # type: ignore[misc]
     Attributes:
         classes_: (C,) the classes; the second of two is the positive one.
         n_features_in_, feature_names_in_: what `fit` saw; names where X has them, as a pandas or polars frame does.
+        columns_left_out_: of a frame, the columns that tell nothing, with the reason for each.
         learners_: of a portfolio, the name, out-of-fold AP and mixing weight (the mean over classes) of each learner.
         history_: of "network" and "linear", step, loss and AP of the held-out rows at each look.
 
@@ -111,7 +111,7 @@ class APClassifier(ClassifierMixin, RankingEstimator):  # type: ignore[misc]
         """Train from scratch.
 
         Args:
-            X: (N, D) numbers: an array, a sparse CSR matrix, a pandas or polars frame.
+            X: (N, D) numbers: an array or a sparse CSR matrix; or a pandas or polars frame with columns of any kind.
             y: (N,) classes.
             sample_weight: (N,) numbers of 0 or more; 0 is as good as absent, 2 as good as twice.
         """
@@ -215,7 +215,7 @@ class APClassifier(ClassifierMixin, RankingEstimator):  # type: ignore[misc]
         return float(average_precision(scores.T, labels.T, weights=weights.expand(labels.T.shape)))
 
     def _check_rows(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> tuple[Any, Any, Floats]:
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, reset=reset)
+        X, y = self._check_labelled(X, y, reset=reset)
         weights, there = self._check_weights(X, sample_weight)
         return X[there], y[there], weights[there]
 

@@ -89,5 +89,6 @@ def _bootstrap_weights(
 
 def _dirichlet(size: int, random: np.random.Generator) -> Floats:
     """Return random row weights of mean 1."""
-    drawn = random.exponential(size=size)
-    return drawn * (size / drawn.sum())
+    drawn: Floats = random.exponential(size=size)
+    drawn *= size / drawn.sum()
+    return drawn
