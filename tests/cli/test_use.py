@@ -102,7 +102,9 @@ def test_ratings(here):
     rankwise("recommend", "runs/clicks", "--users", "users.csv", "--out", "some.csv", "-k", 5)
     some = rows_of("some.csv")
     assert [row["user"] for row in some] == ["<i>u3"] * 5 + ["<i>u1"] * 5
-    assert some[:5] == [row for row in everyone if row["user"] == "<i>u3"]
+    same = [row for row in everyone if row["user"] == "<i>u3"]
+    assert [row["item"] for row in some[:5]] == [row["item"] for row in same]
+    assert [float(row["score"]) for row in some[:5]] == pytest.approx([float(row["score"]) for row in same], rel=1e-5)
     liked = clicks["item"].unique().sort().head(3)
     pl.DataFrame({"user": ["newcomer"] * 3, "item": liked}).write_csv("new.csv")
     with pytest.warns(UserWarning, match="are not in the training data"):

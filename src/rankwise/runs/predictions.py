@@ -181,8 +181,8 @@ class Detections:
 
     def draw(self, folder: str | Path) -> int:
         """Write each image as a PNG file with the boxes that reach the threshold of their class; return the number."""
-        require("drawing boxes", ("torchvision",), extra="vision")
-        from torchvision.io import encode_png
+        require("drawing boxes", ("torchvision", "PIL"), extra="vision")
+        from PIL import Image
         from torchvision.utils import draw_bounding_boxes
 
         folder = Path(folder)
@@ -201,7 +201,9 @@ class Detections:
                 texts = [f"{self.part.classes[label]} {score:.2f}" for label, score in zip(labels, scores, strict=True)]
                 colours = [COLOURS[label % len(COLOURS)] for label in labels]
                 image = draw_bounding_boxes(image, shown.corners[rows] * factors, texts, colors=colours)
-            write_whole(folder / f"{file.file.stem}.png", encode_png(image).numpy().tobytes())
+            buffer = io.BytesIO()
+            Image.fromarray(image.permute(1, 2, 0).numpy()).save(buffer, format="PNG")
+            write_whole(folder / f"{file.file.stem}.png", buffer.getvalue())
         return len(self.part)
 
 
