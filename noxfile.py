@@ -28,7 +28,7 @@ RUNNERS = [
     if re.match("(pytest|pytest-xdist|hypothesis)>", line)
 ]
 # The two files of the core, wherever it is installed, that need more: torchmetrics and pytorch-metric-learning.
-NEED_MORE = ("--ignore-glob=/*/metrics/classes.py", "--ignore-glob=/*/rivals/metric_learning.py")
+NEED_MORE = ("--ignore-glob=/*/metrics/classes.py", "--ignore-glob=/*/baselines/metric_learning.py")
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": None}
 
 

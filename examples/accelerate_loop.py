@@ -12,6 +12,8 @@ from accelerate import Accelerator
 import rankwise as rw
 from rankwise.data import load_digit_retrieval
 
+if len(sys.argv) != 3:
+    sys.exit(__doc__)
 folder, epochs = Path(sys.argv[1]), int(sys.argv[2])
 accelerator = Accelerator(cpu=True)
 torch.manual_seed(0)

@@ -34,6 +34,8 @@ shape = ConvNextConfig(num_channels=1, patch_size=2, num_stages=2, depths=[1, 1]
 model = ConvNextForImageClassification(shape)
 model.ranking_loss = rw.losses.AUPRCLoss()  # a part of the model: its memory is saved and loaded with it
 options = {"learning_rate": 1e-2, "lr_scheduler_type": "constant", "save_strategy": "epoch", "use_cpu": True}
+if len(sys.argv) != 3:
+    sys.exit(__doc__)
 arguments = TrainingArguments(sys.argv[1], num_train_epochs=int(sys.argv[2]), report_to="none", **options)
 RankingTrainer(model, arguments, train_dataset=train).train(resume_from_checkpoint=get_last_checkpoint(sys.argv[1]))
 scores = model(pixel_values=data.test.features.view(-1, 1, 8, 8)).logits[:, 0].detach()

@@ -28,6 +28,8 @@ class Retrieval(L.LightningModule):
         return torch.optim.AdamW(self.parameters(), lr=3e-3)
 
 
+if len(sys.argv) != 4:
+    sys.exit(__doc__)
 folder, epochs, processes = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 L.seed_everything(0, verbose=False)
 data = load_digit_retrieval(seed=0)

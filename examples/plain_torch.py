@@ -12,6 +12,8 @@ import torch.distributed as dist
 import rankwise as rw
 from rankwise.data import load_eights
 
+if len(sys.argv) != 3:
+    sys.exit(__doc__)
 path, epochs = sys.argv[1], int(sys.argv[2])
 several = "RANK" in os.environ  # set by torchrun
 if several:

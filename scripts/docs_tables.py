@@ -18,12 +18,12 @@ def main() -> None:
     SNIPPETS.mkdir(parents=True, exist_ok=True)
     losses = ((_names(r), r.summary, r.role, _labels(r), r.paper) for r in LOSSES)
     write("losses", ("name", "what it trains for", "role", "labels", "paper"), losses)
-    rivals = (
+    baselines = (
         (_names(r), r.summary, r.inputs, r.state or "nothing", r.advice, r.paper)
         for r in LOSSES
         if r.role == "baseline"
     )
-    write("rivals", ("name", "what it does", "called with", "remembers", "when to take it", "paper"), rivals)
+    write("baselines", ("name", "what it does", "called with", "remembers", "when to take it", "paper"), baselines)
     metrics = ((_names(r, "@k" if r.takes_k else ""), r.summary, r.labels, _definition(r)) for r in METRICS)
     write("metrics", ("name", "what it measures", "labels", "definition"), metrics)
     write("samplers", ("name", "what a batch holds"), ((_names(r), r.summary) for r in SAMPLERS))

@@ -67,7 +67,7 @@ NUMERIC = [
 FRAGILE = [
     "tests/losses/test_similarity.py",
     "tests/losses/test_similarity_lists.py",
-    "tests/losses/test_ndcg_rivals.py",
+    "tests/losses/test_ndcg_baselines.py",
     "tests/metrics/test_compare.py",
     "tests/metrics/test_retrieval.py",
     "tests/models/test_chunks.py",

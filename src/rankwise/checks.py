@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import NoReturn
 
 import numpy as np
 import torch
@@ -22,6 +23,8 @@ __all__ = [
     "check_same_shape",
     "check_share",
     "check_tensor",
+    "has_single_items",
+    "refuse_single_items",
 ]
 
 
@@ -75,6 +78,20 @@ def check_same_shape(name: str, value: Tensor, like: str, shape: Iterable[int]) 
         raise ValueError(f"{name}: expected the shape of {like}, {tuple(shape)}, got {tuple(value.shape)}")
 
 
+def has_single_items(scores: Tensor, mask: object, lists: str = "rows") -> bool:
+    """Return whether (N, 1) scores hold N lists of one item each, and no mask says that this is meant."""
+    return scores.ndim == 2 and lists == "rows" and mask is None and len(scores) > 1 and scores.shape[1] == 1
+
+
+def refuse_single_items(scores: Tensor, why: str) -> NoReturn:
+    """Raise the error for scores that `has_single_items` finds."""
+    raise ValueError(
+        f"scores: expected lists of several items, got shape {tuple(scores.shape)}: {len(scores)} lists of one item "
+        f"each, {why}; pass scores.flatten() and labels.flatten() (one list), with query_ids= if there are several "
+        "lists, or mask= if each list does hold one item"
+    )
+
+
 def check_labels(labels: Tensor, kind: str, mask: Tensor | None = None) -> None:
     """Labels must be 0 or 1 (`kind="binary"`), or finite and not negative (`kind="grades"`)."""
     if labels.dtype == torch.bool:
@@ -89,9 +106,12 @@ def check_labels(labels: Tensor, kind: str, mask: Tensor | None = None) -> None:
         wrong = wrong & mask
     if bool(wrong.any()):
         expected = "0 or 1" if kind == "binary" else "grades of 0 or more"
-        raise ValueError(
-            f"labels: expected {expected}, got {labels[wrong][0].item():g} ({int(wrong.sum())} of {labels.numel()})"
-        )
+        first, hint = labels[wrong][0].item(), ""
+        if kind == "binary" and first != int(first):
+            hint = "; continuous labels need a threshold: labels > t"
+        elif kind == "binary":
+            hint = "; of several classes choose the positive one: labels == c; grades need a threshold: labels > 0"
+        raise ValueError(f"labels: expected {expected}, got {first:g} ({int(wrong.sum())} of {labels.numel()}){hint}")
 
 
 def _surely_right(labels: Tensor, kind: str) -> bool:

@@ -19,6 +19,9 @@ EXTRAS = {
     "polars": "data",
     "PIL": "vision",
     "torchvision": "vision",
+    "onnx": "export",
+    "onnxscript": "export",
+    "onnxruntime": "export",
 }
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from rankwise.audit import bias
 from rankwise.audit.pools import make_pools
+from rankwise.data.batch_bias import training_prior
 from rankwise.metrics import average_precision
 
 
@@ -96,7 +97,8 @@ def test_the_advice_is_the_composition_of_the_smallest_error():
     ):
         assert part in found.sentence
     rare = bias(*made_up(5000, 50), repeats=3)
-    assert "PriorSchedule(end=0.01)" in rare.sentence
+    assert f"AUPRCLoss({training_prior(0.01)})" in rare.sentence
+    assert "with the true share, 0.01," in rare.sentence
 
 
 def test_every_list_counts_with_its_own_prior():

@@ -11,6 +11,7 @@ from scipy import stats
 
 from rankwise.audit import simulate
 from rankwise.audit.simulation import DISTRIBUTIONS, RATES
+from rankwise.data.batch_bias import training_prior
 
 # The plain AP loss at 1 % and at 20 % positives, and 1 - AUPRC, as METHODS has them (from one draw of 100,000 scores).
 EXPECTED = {
@@ -96,6 +97,8 @@ def test_the_table_holds_every_case(result):
 def test_the_sentence_says_what_the_numbers_say(result):
     assert f"at most {max(abs(case.ours.mean()) for case in result.cases):.3f}" in result.sentence
     assert f"{max(case.plain.mean() for case in result.cases):+.2f}" in result.sentence
+    assert f"AUPRCLoss({training_prior(result.prior)})" in result.sentence
+    assert f"AUPRCLoss({training_prior(0.001)}) where positives are rare" in result.sentence
 
 
 def test_a_seed_gives_the_same_again_and_progress_is_told():

@@ -7,7 +7,7 @@ import torch
 
 from oracles import auprc as oracle
 from rankwise.audit import list_stability, stability
-from rankwise.audit.stability import PLAIN, SOPRC, STABLE, _replacements, slope
+from rankwise.audit._stability import PLAIN, SOPRC, STABLE, _replacements, slope
 
 
 def made_up(*, shift, count=4000):

@@ -238,7 +238,7 @@ class TestOrigins:
         monkeypatch.setattr(letor, "BLOCK_BYTES", block_bytes)
         part, schema = read_table(write_times(tmp_path))
         expected = torch.tensor(TIMES, dtype=torch.float64)
-        assert set(schema.origins) == {"1", "2"}
+        assert set(schema.encoding.origins) == {"1", "2"}
         shifted = part.features.double()
         differences = shifted[:, :2] - shifted[0, :2]
         assert torch.equal(differences, expected[:, :2] - expected[0, :2])
@@ -248,13 +248,15 @@ class TestOrigins:
         part, schema = read_table(write_times(tmp_path))
         assert torch.equal(schema.read(tmp_path / "times.txt").features, part.features)
         one = write(tmp_path, b"0 qid:1 1:1700000007 2:16777219 3:1\n", "one.txt")
-        expected = [1_700_000_007 - schema.origins["1"], 16_777_219 - schema.origins["2"], 1.0]
+        expected = [1_700_000_007 - schema.encoding.origins["1"], 16_777_219 - schema.encoding.origins["2"], 1.0]
         assert schema.read(one).features[0].tolist() == expected
 
     def test_a_feature_that_a_line_leaves_out_is_0_before_it_is_shifted(self, tmp_path):
         _, schema = read_table(write_times(tmp_path))
         part = schema.read(write(tmp_path, b"0 qid:1 3:1\n0 qid:1 1:1700000000\n", "short.txt"))
-        absent = torch.tensor([-schema.origins["1"], -schema.origins["2"]], dtype=torch.float64).float()
+        absent = torch.tensor(
+            [-schema.encoding.origins["1"], -schema.encoding.origins["2"]], dtype=torch.float64
+        ).float()
         assert torch.equal(part.features[0, :2], absent)
         assert torch.equal(part.features[1, 1:], torch.tensor([absent[1], 0.0]))
 
@@ -262,7 +264,7 @@ class TestOrigins:
         """Beside zeros the differences of the times are too small to matter."""
         left_out = {(row, 1) for row in range(0, 40, 2)}
         _, schema = read_table(write_times(tmp_path, left_out=left_out))
-        assert set(schema.origins) == {"2"}
+        assert set(schema.encoding.origins) == {"2"}
 
     def test_reading_without_origins_warns(self, tmp_path):
         with pytest.warns(DataNote, match=r"float32 cannot hold the differences of 2 features, such as feature 1; "):

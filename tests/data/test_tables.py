@@ -287,9 +287,13 @@ class TestSchema:
         _, schema = read_table(write(tmp_path, GOOD), missing="median")
         test = schema.read(write(tmp_path, "size,round\n,1\n2,\n"), labels="optional")
         assert test.features.isnan().tolist() == [[True, False], [False, True]]
-        _, strict = read_table(write(tmp_path, GOOD))
-        with pytest.raises(ValueError, match="column 'size', line 2: expected a number in every line"):
+        _, strict = read_table(write(tmp_path, GOOD), missing="error")
+        with pytest.raises(ValueError, match="column 'size', line 2: expected a value in every line"):
             strict.read(write(tmp_path, "size,round\n,1\n2,\n"), labels="optional")
+        _, schema = read_table(write(tmp_path, GOOD))
+        with pytest.warns(DataNote, match="1 missing cells in column 'size', which had none in the training data"):
+            test = schema.read(write(tmp_path, "size,round\n,1\n2,3\n"), labels="optional")
+        assert test.features.isnan().tolist() == [[True, False], [False, False]]
 
     def test_times_keep_their_differences(self, tmp_path):
         """float32 holds 1,700,000,000 to the next 128: all of these would be equal."""
@@ -468,21 +472,25 @@ def test_a_name_with_signs_of_a_pattern_is_a_name(tmp_path):
 
 
 BAD_TABLES = {
-    "text column": (
-        "a,b,y\n1,red,0\n2,green,1\n",
+    "decimal commas": (
+        "a;b;y\n1;1,5;0\n2;2,5;1\n",
         {},
-        r"column 'b': expected numbers, got text such as 'red'; leave it out with drop=\['b'\]",
+        "column 'b': expected numbers with a decimal point, got decimal commas such as '1,5'",
     ),
     "one bad cell": ("a,b,y\n1,1,0\n2,x,1\n3,3,1\n", {}, "column 'b', line 3: expected numbers, got text such as 'x'"),
     "missing": (
         "a,b,y\n1,,0\n2,NA,1\n3,?,1\n4,nan,0\n5,1,1\n",
-        {},
-        "column 'b', lines 2, 3, 4 and 1 more: expected a number in every line, got missing cells",
+        {"missing": "error"},
+        "column 'b', lines 2, 3, 4 and 1 more: expected a value in every line, got missing cells",
     ),
     "short line": ("a,b,y\n1,2,0\n1,2\n", {}, "column 'y', line 3: expected something in every line"),
     "missing label": ("a,y\n1,\n2,1\n", {}, "column 'y', line 2: expected something"),
     "missing query": ("q,a,y\n,1,0\n2,2,1\n", {"query": "q"}, "column 'q', line 2: expected something"),
-    "nothing to fill in": ("a,b,y\n1,,0\n2,,1\n", {"missing": "median"}, "column 'b': expected some numbers, got none"),
+    "nothing to fill in": (
+        "a,b,y\n1,,0\n2,,1\n",
+        {"features": ["a", "b"]},
+        "column 'b': expected numbers, categories or dates, got no value in any row",
+    ),
     "long line": ("a,b,y\n1,2,0\n1,2,3,4\n", {}, "line 3: expected 3 fields as in the first line, got 4"),
     "infinite": ("a,y\n1,0\ninf,1\n", {}, "column 'a', line 3: expected finite numbers"),
     "too large": ("a,y\n1,0\n1e39,1\n", {}, r"column 'a', line 3: .* up to 3.4e38 \(float32\), got larger"),

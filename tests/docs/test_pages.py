@@ -146,6 +146,17 @@ def check_recipe(block: Block) -> None:
     assert len(problems) < len(KINDS), problems
 
 
+def test_the_first_snippet_of_the_readme_learns():
+    snippet = next(block for block in blocks(PAGES[0]) if block.language == "python")
+    session: dict[str, torch.Tensor] = {}
+    exec(snippet.text, session)
+    scores, labels = session["scores"], session["labels"]
+    assert session["value"] > 0
+    # The wrongly ordered pair, and only it, is pushed apart.
+    assert torch.equal(scores.grad.nonzero().flatten(), torch.tensor([1, 2]))
+    assert ((scores.grad < 0) == ((labels == 1) & (scores.grad != 0))).all()
+
+
 def test_the_readme_names_every_loss_and_metric():
     from rankwise.losses import LOSSES
     from rankwise.metrics import METRICS

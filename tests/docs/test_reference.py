@@ -22,7 +22,7 @@ HIDDEN = ("__main__", "tasks")
 # Every direct submodule, and the subpackages that are imported by their own name.
 MODULES = [
     "rankwise",
-    "rankwise.losses.rivals",
+    "rankwise.losses.baselines",
     *(f"rankwise.{module.name}" for module in pkgutil.iter_modules(rankwise.__path__) if module.name not in HIDDEN),
 ]
 

@@ -6,14 +6,13 @@ import copy
 import multiprocessing
 import pickle
 
-import cloudpickle
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rankwise.estimators import IdTable
-from rankwise.estimators.hashing import HashIndex
+from rankwise.estimators.table import HashIndex
 from workers.patience import PATIENCE
 
 INT64 = torch.iinfo(torch.int64)
@@ -183,7 +182,7 @@ def used_table():
 
 COPIES = {
     "pickle": lambda table: pickle.loads(pickle.dumps(table)),
-    "cloudpickle": lambda table: pickle.loads(cloudpickle.dumps(table)),
+    "cloudpickle": lambda table: pickle.loads(pytest.importorskip("cloudpickle").dumps(table)),
     "deepcopy": copy.deepcopy,
 }
 

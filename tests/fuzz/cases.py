@@ -84,7 +84,8 @@ def cases(draw: st.DrawFn, labels: str = "binary", longest: int = 40) -> Case:
     if layout == "expanded":
         scores = scores.flatten()[:1].expand(size)
     given: dict[str, Tensor] = {}
-    if shape == "rows" and draw(st.booleans()):
+    # Rows of one item need a mask.
+    if shape == "rows" and (draw(st.booleans()) or length == 1):
         given["mask"] = torch.from_numpy(random.random(size) < draw(st.sampled_from((0.2, 0.7, 1.0))))
         given["mask"].view(-1)[int(random.integers(given["mask"].numel()))] = True
     if draw(st.integers(0, 3)) == 0:

@@ -29,7 +29,7 @@ def check(build, case: Case) -> None:
     try:
         value, gradient = run(first, case, case.laid_out(case.scores))
     except ValueError as refusal:
-        # Some rivals are not defined for items of different weights.
+        # Some baselines are not defined for items of different weights.
         if not str(refusal).startswith("weights: expected equal weights") or not same_state(first, build()):
             raise
         return
@@ -86,7 +86,8 @@ def test_any_lists_give_finite_values_gradients_and_states(record, examples):
 def check_refused(build, given: tuple[Case, torch.Tensor]) -> None:
     case, bad = given
     loss = build()
-    loss(case.scores[..., :1], case.labels[..., :1])
+    first = case.labels[..., :1]
+    loss(case.scores[..., :1], first, mask=torch.ones_like(first, dtype=torch.bool))
     before = copy.deepcopy(loss.state_dict())
     with pytest.raises(ValueError, match=r"^scores: expected finite numbers, got 1 NaN or infinite of \d+, first at "):
         loss(bad, case.labels, **case.given)

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oracles import rivals as oracle
-from rankwise.losses.rivals import ALRPLoss, APLoss, FocalLoss
+from oracles import baselines as oracle
+from rankwise.losses.baselines import ALRPLoss, APLoss, FocalLoss
 
 cases = st.integers(2, 10).flatmap(
     lambda n: st.tuples(

@@ -10,17 +10,17 @@ import torch
 from rankwise.losses import (
     LOSSES,
     AUPRCLoss,
-    Combined,
     EmbeddingLoss,
     LateMemoryLoss,
     ListStatistics,
     ListwiseCELoss,
     NDCGLoss,
-    SemiVariance,
+    SemiVarianceLoss,
     StableAPLoss,
+    SumLoss,
     TopKNDCGLoss,
 )
-from rankwise.losses.rivals import ALRPLoss
+from rankwise.losses.baselines import ALRPLoss
 
 LABELS = (torch.arange(12) % 3 == 0).long().repeat(3, 1)
 GRADES = torch.tensor([[0, 3, 1, 0, 2, 1, 0, 0, 3, 0, 1, 2], [0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1], [1, 3] + [0] * 10])
@@ -44,7 +44,7 @@ BUILDS = {record.name: (record.build, record.labels) for record in LOSSES if rec
     "sampled solc": (lambda: ListwiseCELoss(STATISTICS), "grades"),
     "no link": (lambda: AUPRCLoss(link="none"), "binary"),
     "stable, no link": (lambda: StableAPLoss(link="none"), "binary"),
-    "combined": (lambda: Combined(AUPRCLoss(), SemiVariance(3, 15)), "binary"),
+    "combined": (lambda: SumLoss(AUPRCLoss(), SemiVarianceLoss(3, 15)), "binary"),
 }
 
 

@@ -7,6 +7,9 @@ import copy
 import pytest
 import torch
 
+pytest.importorskip("torchmetrics")
+pytest.importorskip("pytorch_metric_learning")
+
 from rankwise.estimators import (
     IdTable,
     MeanTracker,

@@ -15,7 +15,7 @@ from pytorch_metric_learning import losses as peers
 
 from rankwise.data import TableSchema
 from rankwise.losses import LOSSES, create_loss
-from rankwise.losses.rivals.metric_learning import LateMemoryPairs
+from rankwise.losses.baselines.metric_learning import LateMemoryPairs
 from rankwise.problems import Tabular
 from workers.fitting import DIGITS, digits, fit_with
 

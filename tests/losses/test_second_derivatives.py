@@ -9,17 +9,17 @@ from rankwise import metrics
 from rankwise.losses import (
     LOSSES,
     AUPRCLoss,
-    Combined,
     EmbeddingLoss,
     LateMemoryLoss,
     ListStatistics,
     ListwiseCELoss,
     NDCGLoss,
-    SemiVariance,
+    SemiVarianceLoss,
     StableAPLoss,
+    SumLoss,
     SwitchLoss,
 )
-from rankwise.losses.rivals import ALRPLoss, SmoothAPLoss
+from rankwise.losses.baselines import ALRPLoss, SmoothAPLoss
 
 GENERATOR = torch.Generator().manual_seed(0)
 SCORES = (torch.rand(3, 8, generator=GENERATOR, dtype=torch.float64) * 2 - 1) * 0.9
@@ -37,6 +37,7 @@ REFUSAL = r"second derivatives \(create_graph=True\) are not supported, because 
 
 def arguments(record):
     if record.inputs == "embeddings":
+        pytest.importorskip("pytorch_metric_learning")
         return VECTORS, (CLASSES,), {}
     return SCORES, (GRADES.clamp_max(1) if record.labels == "binary" else GRADES,), {"query_ids": QUERIES}
 
@@ -87,7 +88,7 @@ def test_sampled_lists_have_second_derivatives_unless_an_average_is_remembered(b
         gradient(build(STATISTICS), SCORES, GRADES, create_graph=True, **given)
 
 
-@pytest.mark.parametrize("build", [SmoothAPLoss, SemiVariance])
+@pytest.mark.parametrize("build", [SmoothAPLoss, SemiVarianceLoss])
 def test_a_running_spread_is_refused_and_other_links_are_not(build):
     labels = GRADES.clamp_max(1)
     with pytest.raises(RuntimeError, match=f'link="scale": {REFUSAL}'):
@@ -103,10 +104,10 @@ def test_weights_by_rank_have_second_derivatives():
 
 def test_wrappers_have_those_of_the_losses_inside():
     labels = GRADES.clamp_max(1)
-    check(lambda: Combined(SmoothAPLoss(0.1), SemiVariance(3, 15)), SCORES, labels)
+    check(lambda: SumLoss(SmoothAPLoss(0.1), SemiVarianceLoss(3, 15)), SCORES, labels)
     check(lambda: SwitchLoss(ListwiseCELoss(), NDCGLoss(), after=0), SCORES, GRADES)
     check(lambda: EmbeddingLoss(SmoothAPLoss(0.1)), VECTORS, CLASSES)
-    for loss in (Combined(SmoothAPLoss(), AUPRCLoss()), SwitchLoss(AUPRCLoss(), SmoothAPLoss(), after=1)):
+    for loss in (SumLoss(SmoothAPLoss(), AUPRCLoss()), SwitchLoss(AUPRCLoss(), SmoothAPLoss(), after=1)):
         with pytest.raises(RuntimeError, match=REFUSAL):
             gradient(loss, SCORES, labels, create_graph=True)
     for loss in (EmbeddingLoss(AUPRCLoss()), LateMemoryLoss(StableAPLoss(), memory=6)):
@@ -164,8 +165,8 @@ TRANSFORMS = {
 @pytest.mark.parametrize("transform", TRANSFORMS)
 @pytest.mark.parametrize("record", LOSSES, ids=lambda record: record.name)
 def test_transforms_of_torch_func_are_refused_and_leave_the_state_alone(record, transform):
-    loss = record.build()
     scores, labels, given = arguments(record)
+    loss = record.build()
     loss(scores, *labels, **given)
     before = {name: tensor.clone() for name, tensor in loss.state_dict().items()}
     with pytest.raises(RuntimeError, match=r"torch\.func transforms are not supported"):

@@ -6,24 +6,28 @@ import copy
 
 import pytest
 import torch
+
+pytest.importorskip("safetensors")
+pytest.importorskip("pytorch_metric_learning")
+
 from safetensors.torch import load, save
 
 from rankwise.losses import (
     AUPRCLoss,
-    Combined,
     EmbeddingLoss,
     LateMemoryLoss,
     ListLoss,
     ListStatistics,
     ListwiseCELoss,
     NDCGLoss,
-    SemiVariance,
+    SemiVarianceLoss,
     StableAPLoss,
+    SumLoss,
     SwitchLoss,
     TopKNDCGLoss,
     create_loss,
 )
-from rankwise.losses.rivals import GumbelApproxNDCGLoss, LDAMLoss, PairwiseAUROCLoss, SmoothAPLoss, SOAPLoss
+from rankwise.losses.baselines import GumbelApproxNDCGLoss, LDAMLoss, PairwiseAUROCLoss, SmoothAPLoss, SOAPLoss
 
 STATISTICS = ListStatistics(torch.arange(4).repeat(3 * 15), torch.arange(3).repeat_interleave(60))
 SCORES = 4 * torch.randn(3, 8, generator=torch.Generator().manual_seed(0))
@@ -40,10 +44,10 @@ LOSSES = {
     "ListwiseCELoss": lambda: ListwiseCELoss(STATISTICS),
     "SmoothAPLoss": SmoothAPLoss,
     "PairwiseAUROCLoss": PairwiseAUROCLoss,
-    "SemiVariance": SemiVariance,
+    "SemiVarianceLoss": SemiVarianceLoss,
     "LDAMLoss": lambda: LDAMLoss(link="scale"),
     "GumbelApproxNDCGLoss": GumbelApproxNDCGLoss,
-    "Combined": lambda: Combined(AUPRCLoss(), SemiVariance()),
+    "SumLoss": lambda: SumLoss(AUPRCLoss(), SemiVarianceLoss()),
     "SwitchLoss": lambda: SwitchLoss(ListwiseCELoss(STATISTICS), NDCGLoss(STATISTICS), after=1),
     "EmbeddingLoss": lambda: EmbeddingLoss(AUPRCLoss()),
     "LateMemoryLoss": lambda: LateMemoryLoss(AUPRCLoss(), memory=6),
@@ -86,8 +90,8 @@ OPTIONS = {
         'similarity="dot"',
     ),
     "part of a sum": (
-        lambda: Combined(AUPRCLoss(), SemiVariance()),
-        lambda: Combined(AUPRCLoss(link="tanh"), SemiVariance()),
+        lambda: SumLoss(AUPRCLoss(), SemiVarianceLoss()),
+        lambda: SumLoss(AUPRCLoss(link="tanh"), SemiVarianceLoss()),
         'link.kind="scale"',
         'link.kind="tanh"',
     ),

@@ -149,6 +149,7 @@ def test_values_lie_between_0_and_1_or_are_nan(lists):
     assert bool((torch.isnan(found) | ((found >= 0) & (found <= 1 + 1e-12))).all())
 
 
+@pytest.mark.filterwarnings("ignore:query_ids. each of the")
 @given(ragged())
 def test_what_is_left_out_is_what_has_no_value(lists):
     ids, values, labels, _ = flat(lists)

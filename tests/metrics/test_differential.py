@@ -6,8 +6,14 @@ import os
 
 import numpy as np
 import pytest
-import pytrec_eval
 import torch
+
+pytest.importorskip("pytorch_metric_learning")
+pytest.importorskip("pytrec_eval")
+pytest.importorskip("sklearn")
+pytest.importorskip("torchmetrics")
+
+import pytrec_eval
 import torchmetrics.functional.classification as by_torchmetrics
 import torchmetrics.functional.retrieval as torchmetrics_retrieval
 from pytorch_metric_learning.distances import CosineSimilarity

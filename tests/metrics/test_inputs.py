@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pandas as pd
-import polars as pl
 import pytest
 import torch
 
@@ -170,8 +168,8 @@ CONTAINERS = {
     "array": np.array,
     "reversed array": lambda numbers: np.array(numbers[::-1])[::-1],
     "read-only array": lambda numbers: np.frombuffer(np.array(numbers).tobytes()),
-    "pandas": lambda numbers: pd.Series(numbers, index=range(5, 5 + len(numbers))),
-    "polars": pl.Series,
+    "pandas": lambda numbers: pytest.importorskip("pandas").Series(numbers, index=range(5, 5 + len(numbers))),
+    "polars": lambda numbers: pytest.importorskip("polars").Series(numbers),
     "tensor": lambda numbers: torch.tensor(numbers, dtype=torch.float64),
 }
 
@@ -182,8 +180,13 @@ def test_numbers_of_double_precision_keep_it_in_any_container(container):
     assert metrics.auroc(scores, [1, 0]) == 1
     assert metrics.auroc(CONTAINERS[container](NEAR[::-1]), [1, 0]) == 0
     assert evaluate(scores, [0, 1], "ap", bootstrap=0).means["ap"] == 0.5
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_metric_classes_keep_double_precision_in_any_container(container):
+    pytest.importorskip("torchmetrics")
     seen = metrics.AUROC()
-    seen.update(scores, [1, 0])
+    seen.update(CONTAINERS[container](NEAR), [1, 0])
     assert seen.compute() == 1
 
 

@@ -9,7 +9,7 @@ import torch
 
 from oracles import metrics as oracle
 from rankwise.metrics import evaluate, ndcg
-from rankwise.metrics.ndcg import ideal_dcg
+from rankwise.metrics._ndcg import ideal_dcg
 
 
 def cases(size, length, seed):

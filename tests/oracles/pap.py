@@ -1,4 +1,4 @@
-"""The surrogates of pAp@k and their rivals by the definitions (METHODS 4.1, 4.2), one list, plain loops over scalars.
+"""The surrogates of pAp@k and their baselines by definition (METHODS 4.1, 4.2), one list, plain loops over scalars.
 
 Scores may be numbers or 0-d tensors; `n` below is the number of positives.
 """

@@ -10,7 +10,7 @@ import torch
 
 from rankwise.data import Boxes, DetectionSchema
 from rankwise.losses import StableAPLoss
-from rankwise.losses.rivals import ALRPLoss
+from rankwise.losses.baselines import ALRPLoss
 from rankwise.metrics import box_thresholds
 from rankwise.models import InChunks, RetinaNetDetector, make_anchors
 from rankwise.models.anchors import moved

@@ -11,7 +11,7 @@ from sklearn.metrics import average_precision_score
 
 from rankwise.data import ImageSchema, Split, imbalanced
 from rankwise.losses import EmbeddingLoss, LateMemoryLoss
-from rankwise.losses.rivals.metric_learning import LateMemoryPairs
+from rankwise.losses.baselines.metric_learning import LateMemoryPairs
 from rankwise.metrics import evaluate_retrieval
 from rankwise.problems import ImageRetrieval, LongTail, load_problem
 from rankwise.problems.images import predict_images

@@ -16,10 +16,10 @@ WRONG = [
     ({}, "task: missing; expected one of tabular"),
     ({"task": "tabul"}, "task: unknown task 'tabul'; did you mean 'tabular'?"),
     (["los.prior=1"], "los: unknown key; did you mean 'loss'?"),
-    (["data.lable=class"], "data.lable: unknown key; did you mean 'label'? (known: drop, features"),
+    (["data.lable=class"], "data.lable: unknown key; did you mean 'label'? (known: categories, drop, features"),
     (["data.train=7"], "data.train: expected a file, got 7"),
     (["data.validation=1.5"], "data.validation: expected a file, or a share of the rows between 0 and 1, got 1.5"),
-    (["data.missing=drop"], "data.missing: expected 'error' or 'median', got 'drop'"),
+    (["data.missing=drop"], "data.missing: expected 'auto', 'error' or 'median', got 'drop'"),
     (["loss=soprcc"], "loss.name: unknown loss 'soprcc'; did you mean 'soprc'?"),
     (["loss.priorr=0.1"], "loss: auprc (soprc) has no option 'priorr'; did you mean 'prior'?"),
     (["loss.prior=2"], "loss: prior: expected a number in (0, 1), got 2"),
@@ -74,7 +74,7 @@ def test_a_loss_may_be_a_name_alone_or_a_sum():
     both = make_problem(BASE, ["loss={name: soprc, prior: 0.2, add: [{name: semi-variance, positive: 3}]}"])
     assert both.loss.options == {"prior": 0.2}
     assert [(each.name, each.options) for each in both.loss.add] == [("semi-variance", {"positive": 3})]
-    assert type(both.loss.create()).__name__ == "Combined"
+    assert type(both.loss.create()).__name__ == "SumLoss"
 
 
 @pytest.mark.parametrize("changes", [[], ["loss={name: soprc, prior: data}"], ["loss.prior={start: 0.5, end: 0.1}"]])

@@ -9,7 +9,7 @@ import torch
 
 from rankwise.data import DetectionSchema, Split
 from rankwise.losses import LOSSES, StableAPLoss
-from rankwise.losses.rivals import ALRPLoss, SquaredErrorLoss
+from rankwise.losses.baselines import ALRPLoss, SquaredErrorLoss
 from rankwise.models import InChunks, Sampled
 from rankwise.problems import Detection, load_problem
 from rankwise.problems.detection import ProposalLoss

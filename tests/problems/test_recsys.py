@@ -14,7 +14,7 @@ from rankwise.losses import NDCGLoss, SwitchLoss
 from rankwise.models import EASE, Blend, standardise
 from rankwise.problems import Recommendation, rows
 from rankwise.runs import load_run, train
-from rankwise.samplers.histories import HistoryBatchSampler
+from rankwise.samplers.queries import HistoryBatchSampler
 from rankwise.testing import check_sampler
 from workers.fitting import fit_with
 

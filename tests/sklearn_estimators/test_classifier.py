@@ -23,9 +23,12 @@ from rankwise.losses import LOSSES, PriorSchedule
 from rankwise.sklearn import APClassifier
 from rankwise.sklearn.table import Table, scaler_of
 
+MODELS = ("network", "auto")
+
 
 def small(**options):
-    return APClassifier(**{"members": 2, "max_steps": 40, "hidden": (8,), "random_state": 0, **options})
+    settings = {"model": "network", "members": 2, "max_steps": 40, "hidden": (8,), "random_state": 0}
+    return APClassifier(**{**settings, **options})
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +38,7 @@ def rows():
 
 
 # The checks that ask for accuracy get the steps it takes; the defaults are checked below.
-@parametrize_with_checks([APClassifier(members=2, max_steps=8, hidden=(8,))])
+@parametrize_with_checks([APClassifier(model=model, members=2, max_steps=8, hidden=(8,)) for model in MODELS])
 def test_scikit_learns_contract(estimator, check):
     if check.func.__name__ in ("check_classifiers_train", "check_classifiers_classes"):
         estimator.set_params(max_steps=100, hidden=(16,))
@@ -64,20 +67,22 @@ def test_probabilities_are_calibrated():
     assert brier_score_loss(y[250:], chances) < 0.7 * base_rate * (1 - base_rate)
 
 
-def test_the_same_seed_gives_the_same_model(rows):
+@pytest.mark.parametrize("kind", MODELS)
+def test_the_same_seed_gives_the_same_model(rows, kind):
     X, y, test_X, _ = rows
-    first, second, other = (small(random_state=seed, batch_size=64).fit(X, y) for seed in (1, 1, 2))
+    first, second, other = (small(model=kind, random_state=seed, batch_size=64).fit(X, y) for seed in (1, 1, 2))
     np.testing.assert_array_equal(first.decision_function(test_X), second.decision_function(test_X))
     assert (first.decision_function(test_X) != other.decision_function(test_X)).any()
 
 
-def test_a_weight_is_as_good_as_repetition_and_order_does_not_matter(rows):
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_weight_is_as_good_as_repetition_and_order_does_not_matter(rows, kind):
     X, y, test_X, _ = rows
     X, y = X[:60], y[:60]
     weights = np.random.default_rng(0).integers(0, 4, size=60)
-    weighted = small().fit(X, y, sample_weight=weights)
+    weighted = small(model=kind).fit(X, y, sample_weight=weights)
     order = np.random.default_rng(1).permutation(weights.sum())
-    repeated = small().fit(X.repeat(weights, axis=0)[order], y.repeat(weights)[order])
+    repeated = small(model=kind).fit(X.repeat(weights, axis=0)[order], y.repeat(weights)[order])
     np.testing.assert_allclose(
         weighted.decision_function(test_X), repeated.decision_function(test_X), rtol=1e-9, atol=1e-9
     )
@@ -134,9 +139,10 @@ def test_many_classes_and_names(rows):
     assert model.score(X, names) > 0.9
 
 
-def test_pickled_and_cloned(rows):
+@pytest.mark.parametrize("kind", MODELS)
+def test_pickled_and_cloned(rows, kind):
     X, y, test_X, _ = rows
-    model = small().fit(X, y)
+    model = small(model=kind, max_steps=10).fit(X, y)
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(model.predict_proba(test_X), again.predict_proba(test_X))
     fresh = clone(model)
@@ -172,9 +178,9 @@ def test_partial_fit_goes_on_and_forgets_nothing():
 def test_partial_fit_starts_from_the_fitted_weights(rows):
     X, y, _, _ = rows
     model = small(learning_rate=0.02, weight_decay=0.1).fit(X, y)
-    before = [weight.detach().clone() for weight in model._model.parameters()]
+    before = [weight.detach().clone() for weight in model._network.model.parameters()]
     model.partial_fit(X[:32], y[:32])
-    moved = [(now - then).abs() for now, then in zip(model._model.parameters(), before, strict=True)]
+    moved = [(now - then).abs() for now, then in zip(model._network.model.parameters(), before, strict=True)]
     # The first step of AdamW moves a weight by the learning rate at most, and shrinks it by the decay.
     for step, then in zip(moved, before, strict=True):
         assert bool((step <= 0.02 * (1 + 0.1 * then.abs()) + 1e-6).all())
@@ -238,8 +244,9 @@ def test_bad_rows_are_named(rows):
         small().partial_fit(X, np.full(len(y), 5), classes=[0, 1])
 
 
-def test_no_warning_on_tiny_tables():
+@pytest.mark.parametrize("kind", MODELS)
+def test_no_warning_on_tiny_tables(kind):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model = small().fit([[0.0], [1.0], [2.0]], [0, 0, 1])
+        model = small(model=kind).fit([[0.0], [1.0], [2.0]], [0, 0, 1])
     assert model.predict_proba([[5.0]]).shape == (1, 2)

@@ -57,7 +57,7 @@ def test_grades_and_gain(rows):
     model = small(gain="linear").fit(X, grades, qid=qid)
     expected = ndcg(model.predict(X), grades, k=5, query_ids=qid, gain="linear").item()
     assert model.score(X, grades, qid=qid) == pytest.approx(expected)
-    assert model._loss.gain == "linear"
+    assert model._network.loss.gain == "linear"
 
 
 def test_k_reaches_a_loss_that_takes_one():
@@ -142,7 +142,7 @@ def test_score_without_queries_says_what_to_do(rows):
     model = small().fit(X, y, qid=qid)
     with pytest.raises(ValueError, match="enable_metadata_routing=True"):
         model.score(X, y)
-    one = small().fit(X, y)
+    one = small().fit(X, y, qid=np.zeros(len(X)))
     assert 0 <= one.score(X, y) <= 1
 
 
@@ -171,3 +171,12 @@ def test_bad_options_are_named(rows):
             small(**options).fit(X, y, qid=qid)
     with pytest.raises(ValueError, match="expected 0 or 1"):
         small(PApRanker).fit(X, y + 1, qid=qid)
+
+
+@pytest.mark.parametrize("ranker", [NDCGRanker, PApRanker])
+def test_rankers_are_not_fitted_without_queries(rows, ranker):
+    X, y, _ = rows
+    for fit in (small(ranker).fit, small(ranker).partial_fit):
+        with pytest.raises(ValueError, match=r"qid: expected the query of each row, got None; .*numpy.zeros\(900\)"):
+            fit(X, y)
+    assert small(ranker).fit(X, y, qid=np.zeros(len(X))).n_queries_ == 1

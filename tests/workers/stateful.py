@@ -14,7 +14,6 @@ from rankwise.estimators import IdTable, MeanTracker, PairAverages, QuantileTrac
 from rankwise.losses import (
     LOSSES,
     AUPRCLoss,
-    Combined,
     EmbeddingLoss,
     GroupPrior,
     LateMemoryLoss,
@@ -22,16 +21,17 @@ from rankwise.losses import (
     ListwiseCELoss,
     NDCGLoss,
     PriorSchedule,
-    SemiVariance,
+    SemiVarianceLoss,
     StableAPLoss,
+    SumLoss,
     SwitchLoss,
     TopKNDCGLoss,
 )
-from rankwise.losses.rivals import ALRPLoss, LambdaLoss
-from rankwise.losses.rivals.metric_learning import LateMemoryPairs, triplet
+from rankwise.losses.baselines import ALRPLoss, LambdaLoss
+from rankwise.losses.baselines.metric_learning import LateMemoryPairs, triplet
 from rankwise.metrics import METRICS, create_metric
 from rankwise.samplers import create_sampler
-from rankwise.samplers.histories import HistoryBatchSampler
+from rankwise.samplers.queries import HistoryBatchSampler
 
 STATISTICS = ListStatistics(torch.arange(4).repeat(30 * 15), torch.arange(30).repeat_interleave(60))
 
@@ -52,7 +52,7 @@ OVER_LISTS: dict[str, Callable[[], nn.Module]] = {
     "switch": lambda: SwitchLoss(ListwiseCELoss(STATISTICS), NDCGLoss(STATISTICS), after=4),
     "schedule": lambda: AUPRCLoss(PriorSchedule(0.5, 0.1, steps=9)),
     "prior of groups": lambda: AUPRCLoss(GroupPrior(torch.linspace(0.1, 0.5, 30))),
-    "combined": lambda: Combined(AUPRCLoss(), SemiVariance(3, 15)),
+    "combined": lambda: SumLoss(AUPRCLoss(), SemiVarianceLoss(3, 15)),
     "stable ap, h of the mean": lambda: StableAPLoss("batch", outer="batch", update_rate=0.2),
 }
 OVER_VECTORS: dict[str, Callable[[], nn.Module]] = {

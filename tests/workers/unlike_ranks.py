@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 from rankwise.losses import AUPRCLoss, EmbeddingLoss, NDCGLoss, create_loss
-from rankwise.losses.rivals import ALRPLoss
+from rankwise.losses.baselines import ALRPLoss
 
 ONE = {"scores": torch.linspace(-1, 1, 6), "labels": torch.tensor([0, 1, 0, 0, 1, 0])}
 ROWS = {name: tensor.repeat(2, 1) for name, tensor in ONE.items()}

@@ -1,1 +1,1 @@
-"""Bibtex, 159 labels per document ranked: NDCG losses and rivals with the same scorers and budgets."""
+"""Bibtex, 159 labels per document ranked: NDCG losses and baselines with the same scorers and budgets."""

@@ -15,7 +15,7 @@ from benchmarks.find import find_data
 from benchmarks.quality.grid.command import run_plan
 from benchmarks.quality.grid.plan import Figures, Key, Method, Plan
 from rankwise.data import SparsePart, SparseSchema, Split, cut_multilabel, read_arff
-from rankwise.losses.rivals import SquaredErrorLoss
+from rankwise.losses.baselines import SquaredErrorLoss
 from rankwise.problems import MultiLabel
 from rankwise.training import fit
 

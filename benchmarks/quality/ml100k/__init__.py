@@ -1,1 +1,1 @@
-"""pAp@k on MovieLens-100K: every surrogate and its rivals, linear scorers, equal budgets."""
+"""pAp@k on MovieLens-100K: every surrogate and its baselines, linear scorers, equal budgets."""

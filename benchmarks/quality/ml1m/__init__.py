@@ -1,1 +1,1 @@
-"""MovieLens-1M, all items ranked: NDCG losses, rivals and EASE with the same scorers and budgets."""
+"""MovieLens-1M, all items ranked: NDCG losses, baselines and EASE with the same scorers and budgets."""

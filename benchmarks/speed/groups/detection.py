@@ -10,7 +10,7 @@ from torch import Tensor
 
 from benchmarks.speed.contest import Contender, Group, Row, Values
 from rankwise.losses import AUPRCLoss, ListLoss, StableAPLoss
-from rankwise.losses.rivals import APLoss
+from rankwise.losses.baselines import APLoss
 from rankwise.pairs import pair_sums
 from rankwise.surrogates import OneSidedHuber
 

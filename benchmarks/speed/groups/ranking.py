@@ -11,7 +11,7 @@ from torch import Tensor
 
 from benchmarks.speed.contest import Contender, Group, Mark, Row
 from rankwise.losses import ListLoss, ListStatistics, NDCGLoss, TopKNDCGLoss
-from rankwise.metrics.ndcg import ideal_dcg
+from rankwise.metrics._ndcg import ideal_dcg
 
 __all__ = ["RANKING", "sampled_batch"]
 

@@ -5,11 +5,10 @@
 simulation of the SOPRC paper. Each gives a small record whose `sentence` says what it means.
 """
 
-from rankwise.audit.bias import Bias, Composition, Estimate, bias
-from rankwise.audit.bounds import Bound, Bounds, bounds
-from rankwise.audit.list_stability import Distance, ListStability, list_stability
+from rankwise.audit._bias import Bias, Composition, Estimate, bias
+from rankwise.audit._bounds import Bound, Bounds, bounds
+from rankwise.audit._stability import Change, Distance, ListStability, Stability, list_stability, stability
 from rankwise.audit.simulation import Case, Simulation, simulate
-from rankwise.audit.stability import Change, Stability, stability
 
 __all__ = [
     "Bias",

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rankwise.audit.exact import BatchAP, ExactAUPRC
-from rankwise.audit.pools import Steps
+from rankwise.audit.pools import BatchAP, ExactAUPRC, Steps
 from rankwise.checks import check_count, check_share
+from rankwise.data.batch_bias import training_prior
 from rankwise.estimators import interpolate_quantiles
 from rankwise.metrics import average_precision
 
@@ -115,8 +115,10 @@ class Simulation:
         plain = max(self.cases, key=lambda case: abs(case.plain.mean()))
         ours = max(abs(case.ours.mean()) for case in self.cases)
         return (
-            "Mix batches as you like, but tell AUPRCLoss the share of positives in the data as prior: its estimate of "
-            f"1 - AUPRC was then off by at most {ours:.3f}, the AP of the batch by up to {plain.plain.mean():+.2f}."
+            f"Mix batches as you like: with the share of positives in the data as prior, the estimate of 1 - AUPRC was "
+            f"off by at most {ours:.3f}, the AP of the batch by up to {plain.plain.mean():+.2f}. Train with "
+            f"AUPRCLoss({training_prior(self.prior)}) here, and with AUPRCLoss({training_prior(0.0)}) where positives "
+            "are rare, because training stalls with a tiny prior."
         )
 
     def to_csv(self) -> str:

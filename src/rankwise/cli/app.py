@@ -61,27 +61,66 @@ def demo(
     show_demo(out, seeds=seeds, quick=quick)
 
 
-@app.command(short_help="Train a model as a recipe says; stop and go on at any time.")
+@app.command(short_help="Train a model on data, or as a recipe says; stop and go on at any time.")
 def train(
-    recipe: Annotated[str, typer.Argument(help="A YAML file, or a name from `rankwise list recipes`.")],
+    what: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="DATA|RECIPE",
+            help="Data, or a YAML file, or a name from `rankwise list recipes`.",
+            show_default=False,
+        ),
+    ] = None,
     changes: Annotated[
         list[str] | None,
         typer.Argument(metavar="[KEY=VALUE]...", help="Changes to the recipe, such as loss.prior=0.05."),
     ] = None,
+    label: Annotated[str | None, typer.Option(help="For a table: the column to predict.", show_default=False)] = None,
+    positive: Annotated[
+        str | None, typer.Option(help="For a table: the class to rank first.", show_default=False)
+    ] = None,
+    query: Annotated[
+        str | None, typer.Option(help="For a table: the column of the lists to rank.", show_default=False)
+    ] = None,
+    task: Annotated[
+        str | None, typer.Option(help="The kind of problem, if data allow several.", show_default=False)
+    ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="The folder of the run; runs/RECIPE by default.", show_default=False)
+        Path | None, typer.Option(help="The folder of the run; runs/NAME by default.", show_default=False)
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest good checkpoint.")] = False,
+    begin: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            exists=True,
+            file_okay=False,
+            help="The folder of a run to go on from, with more steps or with new DATA of the same form.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
-    """Train a model as a recipe says, and evaluate it on data it has not seen.
+    """Train a model on data, or as a recipe says, and evaluate it on data it has not seen.
 
-    A recipe says what to train on, which model and loss, for how long, and what to measure. Everything that comes out
-    is written to one folder: the weights, the log, the metrics, the scores of the test part. A run that was stopped,
-    by Ctrl-C or anything worse, goes on with --resume as if nothing had happened.
+    From data (a table, a LETOR file, ratings, images by class, boxes) the recipe is inferred and shown: what was
+    inferred, why, and how to change it. A recipe says what to train on, which model and loss, for how long, and what to
+    measure. Everything that comes out is written to one folder: the complete recipe, the weights, the log, the metrics,
+    the scores of the test part. A run that was stopped, by Ctrl-C or anything worse, goes on with --resume as if
+    nothing had happened.
     """
-    from rankwise.cli.train import default_folder, train
+    from rankwise.cli.train import default_folder, go_on, train
 
-    train(recipe, changes or [], default_folder(recipe) if out is None else out, resume=resume)
+    options = {"label": label, "positive": positive, "query": query, "task": task}
+    if begin is not None:
+        if resume or any(value is not None for value in options.values()):
+            raise typer.BadParameter("expected alone: the run says the rest itself", param_hint="--from")
+        given = [each for each in (what, *(changes or [])) if each is not None]
+        data = given.pop(0) if given and ("=" not in given[0] or Path(given[0]).exists()) else None
+        go_on(begin, data, given, begin.with_name(f"{begin.resolve().name}-continued") if out is None else out)
+        return
+    if what is None:
+        raise typer.BadParameter("missing: expected data or a recipe", param_hint="DATA|RECIPE")
+    train(what, changes or [], default_folder(what) if out is None else out, resume=resume, options=options)
 
 
 @app.command(short_help="Measure how well scores, or a trained run, rank.")
@@ -99,6 +138,10 @@ def evaluate(
     group: Annotated[str | None, typer.Option(help="A column to report by.", show_default="by name")] = None,
     scores_out: Annotated[Path | None, typer.Option(help="For a run: where to write the scores, a CSV file.")] = None,
     report: Annotated[Path | None, typer.Option(help="For a run: where to write a report, an HTML file.")] = None,
+    importance: Annotated[
+        Path | None,
+        typer.Option(help="For a run over a table: where to write how much each column matters, a CSV file."),
+    ] = None,
 ) -> None:
     """Measure how well scores rank: means with intervals, the exact definitions, and what was left out.
 
@@ -107,30 +150,120 @@ def evaluate(
     from rankwise.cli.evaluate import show_evaluation
     from rankwise.cli.scores import Columns, check_out
 
-    for path, option in ((scores_out, "--scores-out"), (report, "--report")):
+    for path, option in ((scores_out, "--scores-out"), (report, "--report"), (importance, "--importance")):
         if path is not None:
             check_out(path, option)
-    show_evaluation(what, data, metric or (), Columns(score, label, query, group), scores_out, report)
+    show_evaluation(what, data, metric or (), Columns(score, label, query, group), scores_out, report, importance)
+
+
+Run = Annotated[Path, typer.Argument(exists=True, file_okay=False, help="The folder of a run.")]
+TABLES = (".csv", ".parquet", ".jsonl")
 
 
 @app.command(short_help="Score new data with a trained run.")
 def predict(
-    run: Annotated[Path, typer.Argument(exists=True, file_okay=False, help="The folder of a run.")],
-    data: Annotated[Path, typer.Option(exists=True, help="New data, in the form of the training data.")],
-    out: Annotated[Path, typer.Option(help="Where to write the predictions: .csv or .parquet.")],
+    run: Run,
+    data: Annotated[Path, typer.Option(help="New data, in the form of the training data; - is the standard input.")],
+    out: Annotated[Path, typer.Option(help="Where to write: .csv, .parquet or .jsonl; - is the standard output.")],
+    keep: Annotated[
+        str | None, typer.Option(help="Columns of the data to write beside the scores, such as id,name.")
+    ] = None,
+    probabilities: Annotated[
+        bool, typer.Option("--probabilities", help="Probabilities of a positive label instead of scores.")
+    ] = False,
+    ranked: Annotated[
+        bool, typer.Option("--ranked", help="Sort the rows of each list, best first, with a column rank.")
+    ] = False,
 ) -> None:
     """Score new data with a trained run; the training data are not needed.
 
     Columns are matched by name, in any order. Columns that the training data did not have are ignored with a note; a
-    missing one is an error.
+    missing one is an error. A table that is larger than memory is read in chunks.
     """
-    from rankwise.cli.predict import write_predictions
+    from rankwise.cli.predict import predict
+
+    _check_data(data, "--data")
+    _check_table(out)
+    names = [name.strip() for name in keep.split(",") if name.strip()] if keep else []
+    predict(run, data, out, keep=names, probabilities=probabilities, ranked=ranked)
+
+
+@app.command(short_help="Recommend items to users with a trained run.")
+def recommend(
+    run: Run,
+    out: Annotated[Path, typer.Option(help="Where to write: .csv, .parquet or .jsonl; - is the standard output.")],
+    users: Annotated[
+        Path | None,
+        typer.Option(
+            help="A table of users, or of users and items (what they chose, also of new users); - is the standard "
+            "input. By default all users of the training data.",
+            show_default=False,
+        ),
+    ] = None,
+    k: Annotated[int, typer.Option("-k", min=1, help="Items for each user.")] = 10,
+) -> None:
+    """Recommend items to users with a trained recsys run, without those they are known to have chosen.
+
+    Users of the training data are known by their name. New users come with what they chose: a table of users and items.
+    """
+    from rankwise.cli.predict import recommend
+
+    if users is not None:
+        _check_data(users, "--users")
+    _check_table(out)
+    recommend(run, users, out, k)
+
+
+@app.command(short_help="Find the nearest images or rows with a trained run.")
+def search(
+    run: Run,
+    queries: Annotated[Path, typer.Option(exists=True, help="Images or rows to search for.")],
+    out: Annotated[Path, typer.Option(help="Where to write: .csv, .parquet or .jsonl; - is the standard output.")],
+    gallery: Annotated[
+        Path | None, typer.Option(exists=True, help="Images or rows to search; the queries themselves by default.")
+    ] = None,
+    k: Annotated[int, typer.Option("-k", min=1, help="Matches for each query.")] = 10,
+) -> None:
+    """Find the nearest images or rows of a gallery for each query, by a trained retrieval run."""
+    from rankwise.cli.predict import search
+
+    _check_table(out)
+    search(run, queries, gallery, out, k)
+
+
+@app.command(short_help="Detect objects in images with a trained run.")
+def detect(
+    run: Run,
+    images: Annotated[Path, typer.Option(exists=True, help="A folder of images, or one image.")],
+    out: Annotated[Path, typer.Option(help="Where to write the boxes: .json, in the form of COCO's results.")],
+    drawings: Annotated[
+        Path | None, typer.Option(help="A folder for the images with their boxes drawn in.", show_default=False)
+    ] = None,
+) -> None:
+    """Detect objects in images with a trained detection run."""
+    from rankwise.cli.predict import detect
     from rankwise.cli.scores import check_out
 
-    if out.suffix not in (".csv", ".parquet"):
-        raise typer.BadParameter(f"expected .csv or .parquet, got {out.name!r}", param_hint="--out")
+    if out.suffix != ".json":
+        raise typer.BadParameter(f"expected .json, got {out.name!r}", param_hint="--out")
     check_out(out)
-    write_predictions(run, data, out)
+    detect(run, images, out, drawings)
+
+
+def _check_data(path: Path, option: str) -> None:
+    if str(path) != "-" and not path.exists():
+        raise typer.BadParameter(f"no file or folder {str(path)!r}", param_hint=option)
+
+
+def _check_table(out: Path) -> None:
+    """Refuse a path that no table can be written to."""
+    from rankwise.cli.scores import check_out
+
+    if str(out) == "-":
+        return
+    if out.suffix not in TABLES:
+        raise typer.BadParameter(f"expected {', '.join(TABLES)} or -, got {out.name!r}", param_hint="--out")
+    check_out(out)
 
 
 @app.command(short_help="Write the report of a run, finished or not.")
@@ -174,6 +307,28 @@ def embed(
                 raise typer.BadParameter(f"expected {' or '.join(suffixes)}, got {path.name!r}", param_hint=hint)
             check_out(path, hint)
     write_embeddings(run, data, out, weights)
+
+
+@app.command(short_help="Export the model of a run as ONNX or by torch.export.")
+def export(
+    run: Annotated[Path, typer.Argument(exists=True, file_okay=False, help="The folder of a run.")],
+    out: Annotated[Path, typer.Argument(help="Where to write the model: .onnx or .pt2 (torch.export).")],
+    data: Annotated[
+        Path | None, typer.Option(exists=True, help="Data to check on, in the form of the training data; else random.")
+    ] = None,
+) -> None:
+    """Export the model of a run, with its numeric preprocessing, for use without rankwise.
+
+    The file is compared with the run's own outputs before it is written. It holds the names and shapes of its inputs
+    and outputs and the schema: columns in order, classes, items.
+    """
+    from rankwise.cli.export import write_export
+    from rankwise.cli.scores import check_out
+
+    if out.suffix not in (".onnx", ".pt2"):
+        raise typer.BadParameter(f"expected .onnx or .pt2, got {out.name!r}", param_hint="OUT")
+    check_out(out, "OUT")
+    write_export(run, out, data)
 
 
 @app.command(short_help="Is one model better than another, or was it luck?")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,6 +16,9 @@ from rankwise.cli.scores import Columns, by_group, default_metrics, judge, open_
 from rankwise.data import Scores
 from rankwise.extras import require
 from rankwise.metrics import Comparison, compare, compare_items
+
+if TYPE_CHECKING:
+    from rankwise.training import History
 
 __all__ = ["show_comparison"]
 
@@ -33,15 +36,95 @@ def show_comparison(paths: Sequence[Path], metrics: Sequence[str], columns: Colu
     """Print how the others compare with the first, and write it to a report if one is wanted."""
     if report is not None:
         require("the report", ("jinja2",), extra="report")
-    if all(path.is_dir() for path in paths) and not all(_has_scores(path) for path in paths):
-        compared = list(_compare_queries(paths, metrics))
-    else:
-        compared = list(_compare_scores(paths, metrics, columns))
+    seeds = [_seeds(path) for path in paths]
+    if any(seeds):
+        _show_seeds(paths, seeds, metrics, columns, report)
+        return
+    compared = _compare(paths, metrics, columns)
     for each in compared:
         _show(each.title, paths, each.found)
     if report is not None:
         _write(report, paths, compared)
         print_paragraph(f"Report: {report}")
+
+
+def _compare(paths: Sequence[Path], metrics: Sequence[str], columns: Columns) -> list[Compared]:
+    if all(path.is_dir() for path in paths) and not all(_has_scores(path) for path in paths):
+        return list(_compare_queries(paths, metrics))
+    return list(_compare_scores(paths, metrics, columns))
+
+
+def _seeds(path: Path) -> dict[int, Path]:
+    """Return the folders of the seeds of a run that has several; nothing for a single run or a file."""
+    if not path.is_dir() or _has_scores(path):
+        return {}
+    from rankwise.runs import RunFolder
+
+    found = [each for each in path.glob("seed-*") if RunFolder(each).exists and not RunFolder(path).exists]
+    return dict(sorted((int(each.name.removeprefix("seed-")), each) for each in found))
+
+
+def _show_seeds(
+    paths: Sequence[Path],
+    folders: Sequence[dict[int, Path]],
+    metrics: Sequence[str],
+    columns: Columns,
+    report: Path | None,
+) -> None:
+    """Compare runs with several seeds: pair by pair, those of the same seed."""
+    from rankwise.problems.trials import tabulate_seeds
+
+    seeds = list(folders[0])
+    for path, each in zip(paths, folders, strict=True):
+        if list(each) != seeds:
+            told = ", ".join(map(str, each)) or "one without seeds"
+            raise ValueError(f"{path}: expected the seeds of {paths[0]} ({', '.join(map(str, seeds))}), got {told}")
+    compared = {seed: _compare([each[seed] for each in folders], metrics, columns) for seed in seeds}
+    tables = []
+    for place, title in enumerate(each.title for each in compared[seeds[0]]):
+        found = [compared[seed][place].found for seed in seeds]
+        gaps = {str(path): [each[number].difference for each in found] for number, path in enumerate(paths[1:])}
+        heads, differences = tabulate_seeds(seeds, gaps, differences=True)
+        first = sum(each[0].mean_b for each in found) / len(seeds)
+        rows: list[tuple[str, ...]] = [(str(paths[0]), f"{first:.4f}", *[""] * (len(heads) + 1))]
+        for number, (name, *cells) in enumerate(differences):
+            mean = sum(each[number].mean_a for each in found) / len(seeds)
+            signs = [(gap > 0) - (gap < 0) for gap in gaps[name]]
+            rows.append((name, f"{mean:.4f}", *cells, " / ".join(str(signs.count(sign)) for sign in (1, 0, -1))))
+        few = len(heads) > 2
+        table = (title, ("", "mean", "difference", *heads[1:], "+ / = / -"), rows)
+        if few:  # each difference is there
+            table = (title, table[1][:-1], [row[:-1] for row in rows])
+        tables.append(table)
+        print_table(f"{title}, {len(seeds)} seeds", table[1], table[2], numbers=True)
+        counted = "" if few else "; + / = / -: with how many seeds it is better, equal, worse"
+        print_paragraph(f"Differences to the first, of runs of the same seed{counted}.\n")
+        others = [{"path": path, "differences": gaps[str(path)]} for path in paths[1:]]
+        record_each("comparisons", {"title": title, "first": paths[0], "seeds": seeds, "others": others})
+    if report is not None:
+        _write_seeds(report, paths, folders, compared, tables)
+        print_paragraph(f"Report: {report}")
+
+
+def _write_seeds(
+    report: Path,
+    paths: Sequence[Path],
+    folders: Sequence[dict[int, Path]],
+    compared: dict[int, list[Compared]],
+    tables: Sequence[tuple[str, tuple[str, ...], list[tuple[str, ...]]]],
+) -> None:
+    from rankwise.report import write_report
+    from rankwise.report.compare import ComparedMetric
+    from rankwise.report.seeds import seeds_comparison_report
+
+    names = _names(paths)
+    by_name = {
+        f"{name}, seed {seed}": folder
+        for name, each in zip(names, folders, strict=True)
+        for seed, folder in each.items()
+    }
+    metrics = {seed: [ComparedMetric(*each) for each in found] for seed, found in compared.items()}
+    write_report(report, seeds_comparison_report(names, list(compared), metrics, tables, _histories(by_name)))
 
 
 def _compare_scores(paths: Sequence[Path], metrics: Sequence[str], columns: Columns) -> Iterator[Compared]:
@@ -90,18 +173,28 @@ def _compare_queries(paths: Sequence[Path], metrics: Sequence[str]) -> Iterator[
 def _write(report: Path, paths: Sequence[Path], compared: Sequence[Compared]) -> None:
     from rankwise.report import write_report
     from rankwise.report.compare import ComparedMetric, comparison_report
+
+    names = _names(paths)
+    histories = _histories({name: path for name, path in zip(names, paths, strict=True) if path.is_dir()})
+    write_report(report, comparison_report(names, [ComparedMetric(*each) for each in compared], histories))
+
+
+def _names(paths: Sequence[Path]) -> list[str]:
+    """Return short names: without the folders the paths have in common, if that leaves them distinct."""
+    short = [path.name or str(path) for path in paths]
+    return short if len(set(short)) == len(paths) else [str(path) for path in paths]
+
+
+def _histories(folders: dict[str, Path]) -> dict[str, tuple[str, History]]:
+    """Return by name the metric a run was chosen by, and its history."""
     from rankwise.runs import RunFolder
 
-    # Without the folders they have in common, if that leaves them distinct.
-    short = [path.name or str(path) for path in paths]
-    names = short if len(set(short)) == len(paths) else [str(path) for path in paths]
-    folders = {name: RunFolder(path) for name, path in zip(names, paths, strict=True) if path.is_dir()}
-    histories = {
+    found = {name: RunFolder(path) for name, path in folders.items()}
+    return {
         name: (folder.read_problem().metric, history)
-        for name, folder in folders.items()
+        for name, folder in found.items()
         if (history := folder.read_history()) is not None
     }
-    write_report(report, comparison_report(names, [ComparedMetric(*each) for each in compared], histories))
 
 
 def _show(title: str, paths: Sequence[Path], found: Sequence[Comparison]) -> None:

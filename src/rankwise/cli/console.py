@@ -85,6 +85,8 @@ def progress_bar(details: str = "") -> Progress:
         details: what to show besides, a format over the `fields` of a task.
     """
     console = Console(stderr=True)
+    # Even where it is disabled, rich ends a bar with an empty line before version 14.3.
+    console.quiet = not console.is_terminal
     return Progress(
         TextColumn("{task.description}", table_column=None),
         BarColumn(bar_width=None),

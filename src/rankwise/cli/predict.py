@@ -1,22 +1,103 @@
-"""`rankwise predict`: the outputs of a trained run for new data."""
+"""Use a trained run: `rankwise predict`, `recommend`, `search` and `detect`."""
 
 from __future__ import annotations
 
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from rankwise.cli.console import print_paragraph
+from rankwise.cli.console import print_paragraph, progress_bar
 from rankwise.extras import require
 
-__all__ = ["write_predictions"]
+if TYPE_CHECKING:
+    from rankwise.runs import Run
+
+__all__ = ["detect", "predict", "recommend", "search"]
+
+STANDARD = "-"  # the standard input or output
 
 
-def write_predictions(folder: Path, data: Path, out: Path) -> None:
-    """Write the predictions of a run for a source to a CSV or Parquet file."""
+def predict(folder: Path, data: Path, out: Path, *, keep: Sequence[str], probabilities: bool, ranked: bool) -> None:
+    """Write the predictions of a run for a source, chunk by chunk."""
+    from rankwise.runs import write_tables
+
+    run = _open(folder)
+    with _source(data) as source:
+        if ranked:
+            rows = write_tables(out, [run.predict(source, probabilities=probabilities, keep=keep).ranked()])
+        else:
+            rows = write_tables(out, _shown(run, source, keep=keep, probabilities=probabilities))
+    _say(f"{rows:,} rows", out)
+
+
+def recommend(folder: Path, users: Path | None, out: Path, k: int) -> None:
+    """Write the k best items for each user."""
+    from rankwise.runs import write_tables
+
+    run = _open(folder)
+    if users is None:
+        found = run.recommend(k=k)
+    else:
+        with _source(users) as source:
+            found = run.recommend(source, k=k)
+    write_tables(out, [found.columns()])
+    _say(f"{len(found):,} users, {found.items.shape[1]} items each", out)
+
+
+def search(folder: Path, queries: Path, gallery: Path | None, out: Path, k: int) -> None:
+    """Write the k nearest of a gallery for each query."""
+    from rankwise.runs import write_tables
+
+    found = _open(folder).search(queries, gallery, k)
+    write_tables(out, [found.columns()])
+    _say(f"{len(found):,} queries, {found.items.shape[1]} matches each", out)
+
+
+def detect(folder: Path, images: Path, out: Path, drawings: Path | None) -> None:
+    """Write the boxes that a run detects, in the form of COCO's results, and drawings of them."""
+    found = _open(folder).detect(images)
+    found.write(out)
+    _say(f"{len(found):,} boxes in {len(found.part):,} images", out)
+    if drawings is not None:
+        _say(f"{found.draw(drawings):,} drawings", drawings)
+
+
+def _open(folder: Path) -> Run:
     require("using a run", ("lightning_fabric", "pydantic", "yaml", "polars"), extra="train,data")
-    from rankwise.runs import Predictions, load_run
+    from rankwise.runs import load_run
 
-    predictions = load_run(folder).predict(data)
-    if not isinstance(predictions, Predictions):
-        raise ValueError(f"{folder}: expected a run that gives scores or vectors, got one that detects boxes")
-    predictions.write(out)
-    print_paragraph(f"{len(predictions)} rows: {out}")
+    return load_run(folder)
+
+
+def _shown(run: Run, source: Path, **options: Any) -> Iterator[Mapping[str, list[Any]]]:
+    """Yield the columns of each chunk, with the number of rows on the terminal."""
+    with progress_bar("{task.completed:,} rows") as progress:
+        bar = progress.add_task("predict", total=None)
+        for chunk in run.predict_chunks(source, **options):
+            yield chunk.columns()
+            progress.advance(bar, len(chunk))
+
+
+@contextmanager
+def _source(path: Path) -> Iterator[Path]:
+    """Give the path itself; the standard input is kept in a temporary file, as it may be larger than memory."""
+    if str(path) != STANDARD:
+        yield path
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        whole = Path(folder, "input")
+        with open(whole, "wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        with open(whole, "rb") as file:
+            start = file.read(4)
+        suffix = ".parquet" if start == b"PAR1" else ".jsonl" if start.startswith(b"{") else ".csv"
+        yield whole.rename(Path(folder, f"standard input{suffix}"))
+
+
+def _say(what: str, out: Path) -> None:
+    if str(out) != STANDARD:  # the result itself is there
+        print_paragraph(f"{what}: {out}")

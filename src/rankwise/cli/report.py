@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import typer
-
 from rankwise.cli.console import print_paragraph
 from rankwise.extras import require
 
@@ -13,12 +11,23 @@ __all__ = ["write_reports"]
 
 
 def write_reports(folder: Path, out: Path | None) -> None:
-    """Write the report of a run, or of each of the runs (one per seed) that a folder holds."""
+    """Write the report of a run; with several seeds that of each and one of all."""
     require("the report of a run", ("lightning_fabric", "pydantic", "yaml", "jinja2"), extra="train,report")
     from rankwise.runs import load_runs
 
     runs = load_runs(folder)
-    if out is not None and len(runs) > 1:
-        raise typer.BadParameter(f"{folder} holds {len(runs)} runs, one per seed; name one of them", param_hint="RUN")
+    part = "test" if all(run.finished for run in runs) else "validation"
+    if len(runs) == 1:
+        print_paragraph(f"Report: {runs[0].report(out, part=part)}")
+        return
+    from rankwise.report.seeds import write_seeds_report
+
+    found = []
     for run in runs:
-        print_paragraph(f"Report: {run.report(out, part='test' if run.finished else 'validation')}")
+        shown = run.inspect(part=part)
+        found.append(shown.evaluation)
+        page = run.report(inspection=shown, importance=run.quick_importance(), part=part)
+        print_paragraph(f"Seed {run.record['seed']}: {page}")
+    target = out or folder / "report.html"
+    write_seeds_report(target, folder.resolve().name, runs, found, part=f"{part} part")
+    print_paragraph(f"Report: {target}")

@@ -3,50 +3,110 @@
 from __future__ import annotations
 
 import errno
+import json
 import logging
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.progress import Progress, TaskID
 
 from rankwise.cli.console import print_paragraph, print_table, progress_bar, say, shows_progress, sparkline
-from rankwise.cli.machine import record_each
+from rankwise.cli.machine import record, record_each
 from rankwise.cli.scores import facts
 from rankwise.cli.stop import INTERRUPTED, Stop, is_first_process, lost_a_process, sigterm_like_ctrl_c
 from rankwise.extras import require
 
 if TYPE_CHECKING:
+    from rankwise.problems import Problem
+    from rankwise.problems.inference import Inferred
+    from rankwise.runs import Run
     from rankwise.training import Step
 
-__all__ = ["default_folder", "train"]
+__all__ = ["default_folder", "go_on", "train"]
 
 
-def default_folder(recipe: str) -> Path:
-    """Where a run goes if nobody says where."""
-    return Path("runs") / Path(recipe).stem
+def default_folder(what: str) -> Path:
+    """Return the folder of a run if nobody says where: named after the recipe or the data."""
+    return Path("runs") / (Path(what).resolve().name.split(".")[0] or "run")
 
 
-def train(recipe: str, changes: Sequence[str], out: Path, *, resume: bool) -> None:
-    """Train, evaluate on the test part, print and write the results to `out`."""
+def train(
+    what: str, changes: Sequence[str], out: Path, *, resume: bool, options: Mapping[str, str | None] | None = None
+) -> None:
+    """Train, evaluate on the test part, print and write the results to `out`.
+
+    Args:
+        what: data, or a recipe by path or name.
+        changes: `key=value` each.
+        out: the folder of the run.
+        resume: go on from the newest good checkpoint.
+        options: of `infer_problem`, for data only.
+    """
     require("training", ("lightning_fabric", "pydantic", "yaml"), extra="train")
     from rankwise.problems import load_problem
-    from rankwise.problems.trials import summarise
+    from rankwise.problems.inference import infer_problem, is_data
     from rankwise.runs import train_seeds
+
+    given = {name: value for name, value in (options or {}).items() if value is not None}
+    from_data = is_data(what)
+    if given and not from_data:
+        name = next(iter(given))
+        raise ValueError(f"--{name}: expected with data, got it with the recipe {what}, which says such things itself")
+    if from_data:
+        inferred = infer_problem(what, changes, **given)
+        problem = inferred.problem
+        _show_inferred(inferred)
+    else:
+        problem = load_problem(what, changes)
+    same = [str(out / "recipe.yaml")] if from_data else [what, *changes]
+    _train_and_show(problem, out, same, lambda watcher: train_seeds(problem, out=out, resume=resume, watcher=watcher))
+
+
+def go_on(begin: Path, data: str | None, changes: Sequence[str], out: Path) -> None:
+    """Go on from a run: with more steps, or with new data of the same form; results go to another folder."""
+    require("training", ("lightning_fabric", "pydantic", "yaml"), extra="train")
+    from rankwise.runs import continue_run, load_run
+
+    if data is not None:
+        if not Path(data).exists():
+            raise FileNotFoundError(f"{data}: no such file or folder")
+        changes = [f"data.train={json.dumps(data)}", *changes]
+    run = load_run(begin)
+    _train_and_show(
+        run.problem,
+        out,
+        [str(out / "recipe.yaml")],
+        lambda watcher: [continue_run(run, changes=changes, out=out, watcher=watcher)],
+    )
+
+
+def _train_and_show(
+    problem: Problem[Any, Any], out: Path, same: Sequence[str], train: Callable[[_Shown], list[Run]]
+) -> None:
+    """Train with progress on the terminal, and print the results.
+
+    Args:
+        problem: what is trained.
+        out: the folder of the runs.
+        same: arguments of `rankwise train` that go on with a run that was stopped.
+        train: calls the training with a watcher.
+    """
+    from rankwise.problems.trials import tabulate_seeds
     from rankwise.training import Interrupted
 
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it would announce every process
-    problem = load_problem(recipe, changes)
-    how = f"go on with: {shlex.join(['rankwise', 'train', recipe, *changes, '--out', str(out), '--resume'])}"
+    how = f"go on with: {shlex.join(['rankwise', 'train', *same, '--out', str(out), '--resume'])}"
     try:
         # While training goes on it takes signals itself; this is for what comes before and after.
         with (
             sigterm_like_ctrl_c(),
             progress_bar("loss {task.fields[loss]}  {task.fields[found]}  {task.fields[speed]}") as progress,
         ):
-            runs = train_seeds(problem, out=out, resume=resume, watcher=_Shown(progress, problem.metric))
+            runs = train(_Shown(progress, problem.metric))
     except Interrupted as stopped:
         raise Stop(f"{stopped}; {how}", INTERRUPTED) from None
     except KeyboardInterrupt:
@@ -79,12 +139,13 @@ def train(recipe: str, changes: Sequence[str], out: Path, *, resume: bool) -> No
             f"{again['chosen_step']} of {runs[0].steps} was chosen by {problem.metric}."
         )
     else:
-        rows = []
-        for name in tests[0].means:
-            summary = summarise([test.means[name] for test in tests])
-            rows.append((name, f"{summary.mean:.4f}", _interval((summary.low, summary.high))))
-        title = f"Test part, mean over {len(runs)} seeds"
-        print_table(title, ("metric", "mean", "95 % interval over seeds"), rows, numbers=True)
+        means = {name: [test.means[name] for test in tests] for name in tests[0].means}
+        columns, over_seeds = tabulate_seeds([run.record["seed"] for run in runs], means)
+        print_table(f"Test part, mean over {len(runs)} seeds", ("metric", *columns), over_seeds, numbers=True)
+        if find_spec("jinja2") is not None:
+            from rankwise.report.seeds import write_seeds_report
+
+            write_seeds_report(out / "report.html", str(out), runs, tests)
     for run in runs:
         curve = run.history.curve(problem.metric)
         name = "Validation" if len(runs) == 1 else f"Seed {run.record['seed']}"
@@ -92,6 +153,26 @@ def train(recipe: str, changes: Sequence[str], out: Path, *, resume: bool) -> No
     print_paragraph(f"Run: {out}")
     if (out / "report.html").is_file():
         print_paragraph(f"Report: {out / 'report.html'}")
+    print_paragraph(f"Use it: {_next_command(problem, runs[0].folder or out)}")
+
+
+def _next_command(problem: Problem[Any, Any], folder: Path) -> str:
+    """Return the command that uses the run on new data."""
+    quoted = shlex.quote(str(folder))
+    commands = {
+        "recsys": f"rankwise recommend {quoted} --users users.csv -k 10 --out recommended.csv",
+        "vectors": f"rankwise search {quoted} --queries new --gallery all -k 10 --out nearest.csv",
+        "boxes": f"rankwise detect {quoted} --images folder --out boxes.json",
+    }
+    usual = f"rankwise predict {quoted} --data new.csv --out scores.csv"
+    return commands.get(problem.kind) or commands.get(problem.outputs) or usual
+
+
+def _show_inferred(inferred: Inferred) -> None:
+    if not is_first_process():
+        return
+    record(inferred=[fact._asdict() for fact in inferred.facts])
+    print_table("What was inferred", ("", "", "to change"), inferred.facts, numbers=False)
 
 
 class _Shown:

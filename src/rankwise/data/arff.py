@@ -12,10 +12,10 @@ from xml.etree import ElementTree
 import numpy as np
 from numpy.typing import NDArray
 
-from rankwise.data.files import LARGEST, bad_line, check_file, is_finite_number, read_text
+from rankwise.data.files import LARGEST, bad_line, check_file, is_finite_number, read_line_blocks, read_text
 from rankwise.data.multilabel import SparsePart, sparse_rows
 
-__all__ = ["read_arff"]
+__all__ = ["is_multilabel_arff", "read_arff"]
 
 _ATTRIBUTE = re.compile(r"@attribute\s+('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\S+)\s+(.+)", re.IGNORECASE)
 _LAST_LABELS = re.compile(r"-C\s+(-?\d+)")
@@ -67,6 +67,19 @@ def read_arff(path: str | Path, *, labels: LabelChoice = None) -> SparsePart:
         sparse.append(sparse_rows(counts, new_column[columns[chosen]], values[chosen], int(wanted.sum())))
         names.append(tuple(name for name, chosen in zip(head.names, wanted, strict=True) if chosen))
     return SparsePart(sparse[0], sparse[1] if is_label.any() else None, names[0], names[1])
+
+
+def is_multilabel_arff(path: str | Path) -> bool:
+    """Return whether an ARFF file says which of its attributes are labels: by an XML file beside it, or by `-C`."""
+    path = check_file(path)
+    block = next(read_line_blocks(path, block_bytes=1 << 16), None)
+    lines = [] if block is None else block.text.decode("utf-8", errors="replace").splitlines()
+    relation = next((line for line in lines if line.strip().lower().startswith("@relation")), "")
+    return _xml_beside(path).exists() or _LAST_LABELS.search(relation) is not None
+
+
+def _xml_beside(path: Path) -> Path:
+    return path.with_name(re.sub(r"-(train|test)$", "", path.stem) + ".xml")
 
 
 @dataclass(frozen=True)
@@ -126,7 +139,7 @@ def _absent_value(path: Path, line: int, name: str, kind: str) -> str:
 def _label_columns(path: Path, head: _Head, labels: LabelChoice) -> NDArray[np.bool_]:
     indices = np.arange(len(head.names))
     if labels is None:
-        beside = path.with_name(re.sub(r"-(train|test)$", "", path.stem) + ".xml")
+        beside = _xml_beside(path)
         stated = _LAST_LABELS.search(head.relation)
         if beside.exists():
             labels = beside

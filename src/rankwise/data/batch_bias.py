@@ -6,9 +6,26 @@ import torch
 
 from rankwise.checks import check_share
 
-__all__ = ["expected_ap_loss"]
+__all__ = ["expected_ap_loss", "training_prior"]
 
 STEPS = 20_000
+# Shares of positives from which the true share trains well, and from which the default prior, .1, does.
+_FREQUENT, _RARE = 0.1, 0.02
+
+
+def training_prior(share: float) -> str:
+    """Return the prior to train `AUPRCLoss` with, as it is written in code, for a share of positives in the data.
+
+    The true share makes the value of the loss an unbiased estimate of 1 - AP. Where positives are rare the objective
+    is flat there, and training stalls (docs/average-precision.md has the figures).
+
+    Example:
+        >>> training_prior(0.25), training_prior(0.03)
+        ('prior=0.25', 'prior=0.1')
+    """
+    if share >= _FREQUENT:
+        return f"prior={share:.2g}"
+    return "prior=0.1" if share >= _RARE else "prior=PriorSchedule(start=0.5, end=0.02)"
 
 
 def expected_ap_loss(prior: float, *, separation: float = 1.0) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -53,11 +54,18 @@ def read_numbers(path: Path | str, frame: pl.DataFrame, name: str) -> NDArray[np
             "or turn it into numbers first"
         )
     text = strip_text(column) if column.dtype == pl.String else column
+    if column.dtype == pl.String and bool(text.str.to_lowercase().is_in(["true", "false"]).all()):
+        text = text.str.to_lowercase() == "true"
     numbers = text.cast(pl.Float64, strict=False)
     wrong = numbers.is_null() & text.is_not_null()
     if wrong.any():
         where = wrong.to_numpy()
         example = text[int(where.argmax())]
+        if isinstance(example, str) and re.fullmatch(r"[-+]?\d+,\d+", example):
+            raise ValueError(
+                f"{path}, column {name!r}: expected numbers with a decimal point, got {example!r} with a decimal comma"
+                f"; write {example.replace(',', '.')} (save the file with decimal points)"
+            )
         if numbers.null_count() == len(numbers):
             raise ValueError(
                 f"{path}, column {name!r}: expected numbers, got text such as {example!r}; leave it out with "

@@ -65,6 +65,12 @@ class InteractionPart:
     def __len__(self) -> int:
         return len(self.known)
 
+    def take(self, rows: Tensor) -> InteractionPart:
+        """Return these users only, in this order."""
+        wanted = None if self.wanted is None else self.wanted.take(rows)
+        names = tuple(self.user_names[row] for row in rows.tolist())
+        return InteractionPart(self.known.take(rows), wanted, self.users[rows], names, self.item_names)
+
     def join(self, later: InteractionPart) -> InteractionPart:
         """Return a part to train on with the pairs of this one and those that are wanted in a later one.
 

@@ -99,6 +99,11 @@ class ImagePart(Dataset[Batch]):
         file = self.source.name(row) or f"image {row}"
         return file if self.targets is None else f"class {self.classes[int(self.targets[index])]}, {file}"
 
+    def file_name(self, index: int) -> str:
+        """Return the file of an image, or its number in the source from 1."""
+        row = int(self.rows[index])
+        return self.source.name(row) or str(row + 1)
+
     def picture(self, index: int) -> Tensor:
         """Return an image as it is judged, uint8 (C, H, W)."""
         return self._middle(self.source.image(int(self.rows[index])))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -23,13 +24,17 @@ from rankwise.extras import require
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["RawTable", "open_table", "read_parquet"]
+__all__ = ["RawTable", "open_chunks", "open_table", "read_parquet"]
 
 MISSING = ["", "NA", "N/A", "na", "nan", "NaN", "null", "?"]
 LINES_FOR_TYPES, LINES_FOR_HEADER = 1000, 100
 # A column of one value takes no room in a Parquet file, so its size says little: so many cells may be in any file,
 # and more if there are no more than so many to a byte.
 FREE_CELLS, CELLS_PER_BYTE = 1 << 27, 256
+JSON_LINES = (".jsonl", ".ndjson")
+# Cells of a chunk: a few hundred megabytes at most, whatever the types.
+CHUNK_CELLS = 1 << 23
+ATTRIBUTE = re.compile(r"@attribute\s+('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[^\s{]+)\s*(.+)", re.IGNORECASE)
 ARRAYS = {"features": ("features", "X"), "labels": ("labels", "y"), "query_ids": ("query_ids", "qid")}
 
 
@@ -61,15 +66,17 @@ def open_table(
     """Open a table from a file or from memory.
 
     Args:
-        source: a path (.parquet, .arrow, .feather, .npz; everything else is text with separators, plain or compressed
-            by gzip or xz), a polars or pandas frame, an array (N, D), or a tuple of arrays: features (N, D), labels
-            (N,) or None, and perhaps query ids (N,).
+        source: a path (.parquet, .arrow, .feather, .npz, .jsonl, .arff of dense rows; everything else is text with
+            separators, plain or compressed by gzip or xz), a `RawTable`, a polars or pandas frame, an array (N, D), or
+            a tuple of arrays: features (N, D), labels (N,) or None, and perhaps query ids (N,).
         header: of a text file: "yes" if the first line holds the names of the columns, "no" if it does not, "auto"
             decides by comparing it with the lines below.
         separator: between the fields of a text file; by default what its first line holds most of: tab, `;` or `,`.
         names: of columns that the table is known to have; a first line that holds them all holds names, also if they
             are numbers.
     """
+    if isinstance(source, RawTable):
+        return source
     require("reading a table", ("polars",))
     check_choice("header", header, ("auto", "yes", "no"))
     if isinstance(source, str | Path):
@@ -77,12 +84,92 @@ def open_table(
         table = _read_file(path, header, separator, names)
     else:
         table = _read_object(source)
+    table = _without_empty_rows(table)
+    if not len(table.frame):
+        raise ValueError(f"{table.name}: expected rows below the names of the columns, got none")
+    return table
+
+
+def open_chunks(source: object, *, header: str = "auto", names: Sequence[str] = ()) -> Iterator[RawTable]:
+    """Open a table in chunks of rows, so that a file larger than memory can be read.
+
+    Text, Parquet, Arrow and JSON lines are read in chunks; anything else is one chunk.
+
+    Args:
+        source, header, names: see `open_table`.
+    """
+    if not isinstance(source, str | Path) or Path(source).suffix.lower() in (".npz", ".arff"):
+        yield open_table(source, header=header, names=names)
+        return
+    require("reading a table", ("polars",))
+    path = check_file(source)
+    rows = 0
+    for table in _file_chunks(path, header, names):
+        filled = _without_empty_rows(table)
+        rows += len(filled.frame)
+        if len(filled.frame):
+            yield filled
+    if not rows:
+        raise ValueError(f"{path}: expected rows below the names of the columns, got none")
+
+
+def _file_chunks(path: Path, header: str, names: Sequence[str]) -> Iterator[RawTable]:
+    if path.suffix in (".parquet", ".arrow", ".feather", ".ipc"):
+        yield from _scanned_chunks(path)
+        return
+    if path.suffix in JSON_LINES:
+        for block in read_line_blocks(path):
+            yield RawTable(_parse_json(path, block.text, block.first_line), str(path), True, path)
+        return
+    form = _TextForm.of(path, header, None, names)
+    skip = int(form.named)
+    for text, first_line in _whole_records(path):
+        content = BytesIO(text.replace(form.separator.encode(), form.separator[:1].encode()))
+        yield RawTable(form.parse(content, skip=skip, first_line=first_line + skip), str(path), form.named, path)
+        skip = 0
+
+
+def _whole_records(path: Path) -> Iterator[tuple[bytes, int]]:
+    """Yield blocks of lines with the number of the first; a quoted field may hold a newline."""
+    held, first_line = b"", 1
+    for block in read_line_blocks(path):
+        first_line = first_line if held else block.first_line
+        held = held + block.text + b"\n"
+        if held.count(b'"') % 2 == 0:
+            yield held, first_line
+            held = b""
+    if held:
+        yield held, first_line
+
+
+def _scanned_chunks(path: Path) -> Iterator[RawTable]:
     import polars as pl
 
-    frame = table.frame.filter(~pl.all_horizontal(pl.exclude(LINE).is_null()))
-    if not len(frame):
-        raise ValueError(f"{table.name}: expected rows below the names of the columns, got none")
-    return replace(table, frame=frame)
+    parquet = path.suffix == ".parquet"
+    with _explain_damage(path, "a Parquet" if parquet else "an Arrow (Feather)"):
+        lazy = pl.scan_parquet(path, glob=False) if parquet else pl.scan_ipc(path)
+        _check_cells(path, lazy)
+        rows = lazy.select(pl.len()).collect().item()
+        step = max(1, CHUNK_CELLS // max(1, len(lazy.collect_schema())))
+        for start in range(0, rows, step):
+            frame = lazy.slice(start, step).collect()
+            yield RawTable(frame.with_row_index(LINE, offset=start + 1), str(path), True, path)
+
+
+def _parse_json(path: Path, text: bytes, first_line: int) -> pl.DataFrame:
+    import polars as pl
+
+    try:
+        frame = pl.read_ndjson(BytesIO(text), infer_schema_length=None)
+    except pl.exceptions.PolarsError as problem:
+        raise ValueError(f"{path}: expected one JSON object in each line, got {_first_line(problem)}") from None
+    return frame.with_row_index(LINE, offset=first_line)
+
+
+def _without_empty_rows(table: RawTable) -> RawTable:
+    import polars as pl
+
+    return replace(table, frame=table.frame.filter(~pl.all_horizontal(pl.exclude(LINE).is_null())))
 
 
 def _read_file(path: Path, header: str, separator: str | None, names: Sequence[str]) -> RawTable:
@@ -92,6 +179,10 @@ def _read_file(path: Path, header: str, separator: str | None, names: Sequence[s
         return RawTable(_read_arrow(path).with_row_index(LINE, offset=1), str(path), True, path)
     if path.suffix == ".npz":
         return RawTable(_read_npz(path).with_row_index(LINE, offset=1), str(path), False, path)
+    if path.suffix in JSON_LINES:
+        return RawTable(_parse_json(path, read_bytes(path), 1), str(path), True, path)
+    if path.suffix.lower() == ".arff":
+        return RawTable(_read_arff(path), str(path), True, path)
     frame, named = _read_text(path, header, separator, names)
     return RawTable(frame, str(path), named, path)
 
@@ -121,10 +212,16 @@ def _from_pandas(frame: Any) -> pl.DataFrame:
     if twice := [name for name in names if names.count(name) > 1]:
         raise ValueError(f"pandas frame: expected a different name for every column, got {twice[0]!r} twice")
     columns = {}
-    for place, name in enumerate(names):
-        column = frame.iloc[:, place]
-        plain = column.to_numpy() if column.dtype.kind in "biufM" else column.astype(object).where(column.notna(), None)
-        columns[name] = pl.Series(name, plain if column.dtype.kind in "biufM" else plain.tolist(), strict=False)
+    for position, name in enumerate(names):
+        column = frame.iloc[:, position]
+        if column.dtype.kind == "M":
+            moments = column if getattr(column.dtype, "tz", None) is None else column.dt.tz_convert(None)
+            values: Any = moments.to_numpy(dtype="datetime64[us]")
+        elif column.dtype.kind in "biuf":
+            values = column.to_numpy()
+        else:
+            values = column.astype(object).where(column.notna(), None).tolist()
+        columns[name] = pl.Series(name, values, strict=False)
     return pl.DataFrame(columns)
 
 
@@ -166,49 +263,113 @@ def _check_cells(path: Path, lazy: pl.LazyFrame) -> None:
         )
 
 
-def _read_text(path: Path, header: str, separator: str | None, known: Sequence[str]) -> tuple[pl.DataFrame, bool]:
+def _read_arff(path: Path) -> pl.DataFrame:
+    """Read an ARFF file of dense rows, whose attributes are numbers, categories or text."""
     import polars as pl
 
-    separator, lines = _first_lines(path, separator)
-    fields = lines[0]
-    named = header == "yes"
-    if header == "auto":
-        named = (bool(known) and set(known) <= set(fields)) or _is_header(path, lines)
-    if named and len(set(fields)) < len(fields):
-        twice = next(name for name in fields if fields.count(name) > 1)
-        bad_line(path, 1, "a different name for every column", f"{twice!r} twice")
-    names = fields if named else [f"column {number}" for number in range(1, len(fields) + 1)]
+    text = read_text(path)
+    names: list[str] = []
+    lines = text.splitlines()
+    for number, line in enumerate(lines, start=1):
+        stripped = line.strip()
+        if stripped.lower().startswith("@attribute"):
+            found = ATTRIBUTE.match(stripped)
+            if found is None:
+                bad_line(path, number, "`@attribute name type`", repr(stripped))
+            names.append(found[1].strip("'\""))
+        elif stripped.lower().startswith("@data"):
+            break
+    else:
+        raise ValueError(f"{path}: expected a line @data, got none (is this an ARFF file?)")
+    kept = [(place, row) for place, row in enumerate(lines[number:], start=number + 1) if row.strip()]
+    kept = [(place, row) for place, row in kept if not row.lstrip().startswith("%")]
+    if not names or not kept:
+        raise ValueError(f"{path}: expected attributes and rows, got {len(names)} and {len(kept)}")
+    rows = [next(csv.reader([row], quotechar="'", skipinitialspace=True)) for _, row in kept]
+    for (place, row), fields in zip(kept, rows, strict=True):
+        if len(fields) != len(names):
+            bad_line(path, place, f"{len(names)} values, one for each attribute", repr(row))
+    columns = {
+        name: pl.Series(name, [None if cell.strip() in MISSING else cell.strip() for cell in cells])
+        for name, cells in zip(names, zip(*rows, strict=True), strict=True)
+    }
+    frame = pl.DataFrame({name: _numbers_if_all(column) for name, column in columns.items()})
+    return frame.with_columns(pl.Series(LINE, [place for place, _ in kept], dtype=pl.UInt32))
+
+
+def _numbers_if_all(column: pl.Series) -> pl.Series:
+    """Return a column of text as whole numbers or numbers if all its cells are."""
+    import polars as pl
+
+    for kind in (pl.Int64, pl.Float64):
+        numbers = column.cast(kind, strict=False)
+        if numbers.null_count() == column.null_count():
+            return numbers
+    return column
+
+
+@dataclass(frozen=True)
+class _TextForm:
+    """The form of a text file: its separator, the names of its columns, and whether its first line holds them."""
+
+    path: Path
+    separator: str
+    names: list[str]
+    named: bool
+
+    @classmethod
+    def of(cls, path: Path, header: str, separator: str | None, known: Sequence[str]) -> _TextForm:
+        separator, lines = _first_lines(path, separator)
+        fields = lines[0]
+        named = header == "yes"
+        if header == "auto":
+            named = (bool(known) and set(known) <= set(fields)) or _is_header(path, lines)
+        if named and len(set(fields)) < len(fields):
+            twice = next(name for name in fields if fields.count(name) > 1)
+            bad_line(path, 1, "a different name for every column", f"{twice!r} twice")
+        names = fields if named else [f"column {number}" for number in range(1, len(fields) + 1)]
+        return cls(path, separator, names, named)
+
+    def parse(self, source: Path | BytesIO, *, skip: int, first_line: int) -> pl.DataFrame:
+        """Parse the file or some of its lines, without the line of names (`skip`)."""
+        import polars as pl
+
+        def read(lines_to_look_at: int | None) -> pl.DataFrame:
+            return pl.read_csv(
+                source,
+                separator=self.separator[:1],
+                has_header=False,
+                skip_lines=skip,
+                new_columns=self.names,
+                null_values=MISSING,
+                infer_schema_length=lines_to_look_at,
+                raise_if_empty=False,
+                glob=False,
+            )
+
+        try:
+            try:
+                frame = read(LINES_FOR_TYPES)
+            except pl.exceptions.PolarsError:
+                # A later line does not fit the types of the first ones: now look at all of them, which takes longer.
+                frame = read(None)
+        except (pl.exceptions.PolarsError, OSError) as problem:
+            _find_bad_line(self.path, self.separator, len(self.names))
+            raise ValueError(f"{self.path}: cannot be read as a table: {_first_line(problem)}") from None
+        if frame.width and frame.width != len(self.names):
+            _find_bad_line(self.path, self.separator, len(self.names))
+            raise ValueError(f"{self.path}: expected {len(self.names)} fields in every line, got {frame.width}")
+        return frame.with_row_index(LINE, offset=first_line)
+
+
+def _read_text(path: Path, header: str, separator: str | None, known: Sequence[str]) -> tuple[pl.DataFrame, bool]:
+    form = _TextForm.of(path, header, separator, known)
+    skip = int(form.named)
     # A path is read in place; what is compressed, or has separators that polars does not know, has to be in memory.
     source: Path | BytesIO = path
-    if is_compressed(path) or len(separator) > 1:
-        source = BytesIO(read_bytes(path).replace(separator.encode(), separator[:1].encode()))
-
-    def read(lines_to_look_at: int | None) -> pl.DataFrame:
-        return pl.read_csv(
-            source,
-            separator=separator[:1],
-            has_header=False,
-            skip_lines=1 if named else 0,
-            new_columns=names,
-            null_values=MISSING,
-            infer_schema_length=lines_to_look_at,
-            raise_if_empty=False,
-            glob=False,
-        )
-
-    try:
-        try:
-            frame = read(LINES_FOR_TYPES)
-        except pl.exceptions.PolarsError:
-            # A later line does not fit the types of the first ones: now look at all of them, which takes longer.
-            frame = read(None)
-    except (pl.exceptions.PolarsError, OSError) as problem:
-        _find_bad_line(path, separator, len(fields))
-        raise ValueError(f"{path}: cannot be read as a table: {_first_line(problem)}") from None
-    if frame.width and frame.width != len(fields):
-        _find_bad_line(path, separator, len(fields))
-        raise ValueError(f"{path}: expected {len(fields)} fields in every line, got {frame.width}")
-    return frame.with_row_index(LINE, offset=2 if named else 1), named
+    if is_compressed(path) or len(form.separator) > 1:
+        source = BytesIO(read_bytes(path).replace(form.separator.encode(), form.separator[:1].encode()))
+    return form.parse(source, skip=skip, first_line=1 + skip), form.named
 
 
 def _first_lines(path: Path, separator: str | None) -> tuple[str, list[list[str]]]:
@@ -229,7 +390,10 @@ def _first_lines(path: Path, separator: str | None) -> tuple[str, list[list[str]
     decoded = [line.decode("utf-8", errors="replace").replace(separator, separator[:1]) for line in lines]
     rows = csv.reader([line for line in decoded if line.strip()], delimiter=separator[:1])
     try:
-        return separator, [[field.strip() for field in row] for row in rows]
+        fields = [next(rows)]
+        if rows.line_num > 1:
+            bad_line(path, 1, "all fields in one line", "a line break in a name or a value in quotes; take it out")
+        return separator, [[field.strip() for field in row] for row in [*fields, *rows]]
     except csv.Error as problem:
         bad_line(path, 1, "fields with separators", str(problem))
 

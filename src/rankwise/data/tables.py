@@ -3,32 +3,24 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from rankwise.checks import check_choice
-from rankwise.data.columns import (
-    find_column,
-    loses_differences,
-    read_numbers,
-    refuse_cells,
-    refuse_missing,
-    strip_text,
-)
-from rankwise.data.files import LARGEST, Progress
+from rankwise.data.columns import find_column, refuse_missing, strip_text
+from rankwise.data.features import FeatureEncoding, learn_features
+from rankwise.data.files import Progress
 from rankwise.data.groups import find_group_file, query_ids_beside
 from rankwise.data.labels import read_known_labels, read_labels
 from rankwise.data.letor import is_letor, parse_letor
 from rankwise.data.parts import Part
-from rankwise.data.schema import DataNote, Labels
-from rankwise.data.table_files import RawTable, open_table
+from rankwise.data.schema import DataNote, Labels, with_tuples
+from rankwise.data.table_files import RawTable, open_chunks, open_table
 from rankwise.registry import nearest
 
 if TYPE_CHECKING:
@@ -36,41 +28,41 @@ if TYPE_CHECKING:
 
 __all__ = ["Table", "TableSchema", "read_table"]
 
-MISSING = ("error", "median", "keep")
+MISSING = ("auto", "error", "median", "keep")
 
 Target = Literal["binary", "classes", "any"]
 
 
 @dataclass(frozen=True)
 class TableSchema:
-    """The form of a table: which columns are features, in which order, and what its labels mean.
+    """The form of a table: which columns are features, what a model gets from them, and what its labels mean.
 
     Attributes:
-        features: names of the D feature columns, in the order of the model's inputs.
+        encoding: the feature columns and the model's inputs.
         label, query: names of those columns; None if the training table had none.
         columns: names of all columns of the training table, in its order.
         classes: names of label 0, 1, ...; None if labels are the table's own numbers.
         named: whether the training table had names; otherwise `columns` are `column 1`, `column 2`, ...
-        missing: "error" refuses missing cells, "median" reads them as NaN, which the model replaces by the median of
-            its training part, "keep" reads them as NaN.
+        missing: "error" refuses missing cells, "auto" and "median" read them as NaN, which the model replaces by the
+            median of its training part, "keep" reads them as NaN.
         header: of text files, see `open_table`.
         letor: whether the training data came as a LETOR file, whose features are called "1", "2", ...; their label is
             called "label", the query "qid".
-        origins: of columns whose differences float32 could not hold (Unix times), a value that is subtracted first.
+        left_out: columns of the training table that are no features because they tell nothing, with the reason.
         unknown_classes: "error" refuses named classes that the training table did not have, "number" numbers them after
             the known ones.
     """
 
-    features: tuple[str, ...]
+    encoding: FeatureEncoding
     label: str | None = None
     query: str | None = None
     columns: tuple[str, ...] = ()
     classes: tuple[str, ...] | None = None
     named: bool = True
-    missing: str = "error"
+    missing: str = "auto"
     header: str = "auto"
     letor: bool = False
-    origins: Mapping[str, float] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
     unknown_classes: str = "error"
 
     @classmethod
@@ -82,7 +74,22 @@ class TableSchema:
             ('column 1', 'column 2')
         """
         names = tuple(f"column {index + 1}" for index in range(part.features.shape[1]))
-        return cls(names, columns=names, named=False)
+        return cls(FeatureEncoding(names), columns=names, named=False)
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Return the names of the feature columns."""
+        return self.encoding.names
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Return the names of the D inputs of the model."""
+        return self.encoding.inputs
+
+    @property
+    def fill_missing(self) -> bool:
+        """Return whether the model replaces missing values."""
+        return self.missing in ("auto", "median")
 
     def read(
         self,
@@ -107,7 +114,31 @@ class TableSchema:
         """
         if isinstance(source, str | Path) and is_letor(source):
             return self._read_letor(Path(source), cache, on_progress)
-        raw = self._match(open_table(source, header=self.header, names=self.features if self.named else ()))
+        return self._read_raw(open_table(source, header=self.header, names=self._known_names), labels)
+
+    def read_chunks(self, source: Any) -> Iterator[tuple[Part, RawTable | None]]:
+        """Read a table that may be larger than memory: yield chunks of rows, with or without labels.
+
+        Each comes with the columns it was read from; None for a LETOR file, which is read at once.
+        """
+        if isinstance(source, str | Path) and is_letor(source):
+            yield self._read_letor(Path(source), None, None), None
+            return
+        noted = False
+        for raw in open_chunks(source, header=self.header, names=self._known_names):
+            with warnings.catch_warnings():
+                if noted:  # what is true of the columns of the first chunk is true of all
+                    warnings.simplefilter("ignore", DataNote)
+                part = self._read_raw(raw, "optional")
+            noted = True
+            yield part, raw
+
+    @property
+    def _known_names(self) -> tuple[str, ...]:
+        return self.features if self.named else ()
+
+    def _read_raw(self, table: RawTable, labels: Labels) -> Part:
+        raw = self._match(table)
         label = self.label if self.label in raw.columns else None
         if label is None and labels == "required":
             raise ValueError(f"{raw.name}: expected the label column {self.label!r}, got none")
@@ -117,7 +148,11 @@ class TableSchema:
         query_ids, query_names = _read_queries(raw, self.query)
         if self.query is not None and query_ids is None:
             raise ValueError(f"{raw.name}: expected the query column {self.query!r}, got none")
-        return Part(self._values(raw), targets, query_ids, query_names)
+        return Part(self._values(raw), targets, query_ids, query_names, row_ids=_read_ids(raw, self._used))
+
+    @property
+    def _used(self) -> tuple[str | None, ...]:
+        return (*self.features, self.label, self.query)
 
     def to_json(self) -> dict[str, Any]:
         """Return the schema as plain values."""
@@ -130,10 +165,7 @@ class TableSchema:
     @classmethod
     def from_saved(cls, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> TableSchema:
         """Return the schema that `to_json` describes."""
-        fields: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
-        }
-        return cls(**fields)
+        return cls(**{**with_tuples(values), "encoding": FeatureEncoding.from_saved(values["encoding"])})
 
     def _match(self, raw: RawTable) -> RawTable:
         """Return the table with the names of the training table, all features present."""
@@ -175,18 +207,14 @@ class TableSchema:
         )
 
     def _values(self, raw: RawTable) -> Tensor:
-        """Return the features (N, D) float32, filled column by column, so that no second copy of all is ever held."""
-        values = np.empty((len(raw.frame), len(self.features)), dtype=np.float32)
-        for index, name in enumerate(self.features):
-            column = _read_feature(raw, name, self.missing)
-            values[:, index] = column - self.origins[name] if name in self.origins else column
-        return torch.from_numpy(values)
+        """Return the inputs (N, D) of the model, float32."""
+        return torch.from_numpy(self.encoding.encode(raw, self.missing))
 
     def _read_letor(self, path: Path, cache: str | Path | None, on_progress: Progress | None) -> Part:
         if not self.letor:
             raise ValueError(f"{path}: expected a table with the columns of the training data, got a LETOR file")
         width = len(self.features)
-        origins = {int(name): origin for name, origin in self.origins.items()}
+        origins = {int(name): origin for name, origin in self.encoding.origins.items()}
         file = parse_letor(path, width=width, beyond="ignore", origins=origins, cache=cache, on_progress=on_progress)
         if file.width > width:
             warnings.warn(
@@ -215,7 +243,8 @@ def read_table(
     drop: Sequence[str] = (),
     positive: str | None = None,
     target: Target = "any",
-    missing: str = "error",
+    missing: str = "auto",
+    categories: Sequence[str] = (),
     header: str = "auto",
     width: int | None = None,
     cache: str | Path | None = None,
@@ -231,15 +260,18 @@ def read_table(
         source: a file or a table in memory, see `open_table`; or a LETOR file, which has no named columns: `label`,
             `query`, `drop`, `features` and `positive` are refused then.
         label: name or position of the label column; by default the last one.
-        features: names of the columns to use; by default all that are not used otherwise. They must hold numbers.
+        features: names of the columns to use; by default all that are not used otherwise and tell something, see
+            `learn_features`.
         query: name of the column with the list a row belongs to. Without it `PATH.query` or `PATH.group` beside the
             file may give the sizes of the lists; without those all rows are one list.
         drop: names of columns to leave out.
         positive: name of the positive class; all others are negative.
         target: "binary" refuses labels of more than two kinds, unless `positive` is given; with "classes" other tables
             may hold classes that this one does not.
-        missing: "error" refuses cells that are empty, `NA`, `?` or `nan` by line; "median" and "keep" read them as NaN,
-            see `TableSchema`. Missing labels and query ids are always refused.
+        missing: of cells that are empty, `NA`, `?` or `nan`: "auto" reads them as NaN and adds an input that is 1 for
+            them to each column that has any; "median" and "keep" only read them as NaN, see `TableSchema`; "error"
+            refuses them by line. Missing labels and query ids are always refused.
+        categories: names of columns of whole numbers that are categories. Columns of text are categories or dates.
         header: of text files, see `open_table`.
         width: number of features of a LETOR file that may leave out the last ones.
         cache, on_progress: for LETOR files, see `read_letor`.
@@ -255,7 +287,10 @@ def read_table(
     """
     check_choice("missing", missing, MISSING)
     if isinstance(source, str | Path) and is_letor(source):
-        given = {"label": label != -1, "query": query, "drop": drop, "features": features, "positive": positive}
+        given = {
+            "label": label != -1, "query": query, "drop": drop, "features": features, "positive": positive,
+            "categories": categories,
+        }  # fmt: skip
         if wrong := [name for name, value in given.items() if value]:
             raise ValueError(f"{wrong[0]}: expected nothing, as {source} is a LETOR file and has no named columns")
         return _learn_letor(Path(source), missing, width, cache, on_progress)
@@ -270,14 +305,19 @@ def read_table(
         raise ValueError(
             f"label: expected another column of {raw.name} than the query {query!r}, got the same; name it with label="
         )
-    chosen = _choose_features(raw, label_name, query, drop, features)
+    chosen = _choose_features(raw, label_name, query, drop, features, categories)
     has_lists = query is not None or (raw.path is not None and find_group_file(raw.path) is not None)
     labels, classes = read_labels(
         raw.name, raw.frame, label_name, positive, as_numbers=has_lists, binary=target == "binary"
     )
-    origins = {name: origin for name in chosen if (origin := _origin(_read_feature(raw, name, missing))) is not None}
+    # Arrays have no names to match by, so that all their columns stay.
+    keep_all = features is not None or (not raw.named and (raw.path is None or raw.path.suffix == ".npz"))
+    learned = learn_features(raw, chosen, missing=missing, categories=categories, keep_all=keep_all)
+    if not learned.encoding.names:
+        shown = "; ".join(f"{name!r}: {reason}" for name, reason in list(learned.left_out.items())[:5])
+        raise ValueError(f"{raw.name}: expected at least one column of features, got none of use ({shown})")
     schema = TableSchema(
-        tuple(chosen),
+        learned.encoding,
         label_name,
         query,
         tuple(columns),
@@ -285,10 +325,26 @@ def read_table(
         raw.named,
         missing,
         header,
-        origins=origins,
+        left_out=learned.left_out,
         unknown_classes="number" if target == "classes" else "error",
     )
-    return Table(Part(schema._values(raw), labels, *_read_queries(raw, query)), schema)
+    ids = _read_ids(raw, schema._used)
+    return Table(Part(schema._values(raw), labels, *_read_queries(raw, query), row_ids=ids), schema)
+
+
+def find_unusable(
+    source: Any, *, label: str | int = -1, query: str | None = None, drop: Sequence[str] = (), header: str = "auto"
+) -> dict[str, str]:
+    """Return the columns that `read_table` refuses, each with the reason; it stops at the first."""
+    raw = open_table(source, header=header)
+    chosen = _choose_features(raw, find_column(raw.name, raw.columns, "label", label), query, drop, None, ())
+    found: dict[str, str] = {}
+    for name in chosen:
+        try:
+            learn_features(raw, [name], missing="keep")
+        except ValueError as problem:
+            found[name] = str(problem).removeprefix(f"{raw.name}, ").partition(";")[0]
+    return found
 
 
 def _learn_letor(
@@ -303,22 +359,32 @@ def _learn_letor(
         file = parse_letor(path, width=width, origins=origins, cache=cache)
     names = tuple(str(index + 1) for index in range(file.part.features.shape[1]))
     schema = TableSchema(
-        names,
+        FeatureEncoding(names, origins={str(index): origin for index, origin in origins.items()}),
         "label",
         None if file.part.query_ids is None else "qid",
         (*names, "label", "qid"),
         missing=missing,
         letor=True,
-        origins={str(index): origin for index, origin in origins.items()},
     )
     return Table(file.part, schema)
 
 
 def _choose_features(
-    raw: RawTable, label: str, query: str | None, drop: Sequence[str], features: Sequence[str] | None
+    raw: RawTable,
+    label: str,
+    query: str | None,
+    drop: Sequence[str],
+    features: Sequence[str] | None,
+    categories: Sequence[str],
 ) -> list[str]:
     columns = raw.columns
-    for argument, names in (("query", [query] if query is not None else []), ("drop", drop), ("features", features)):
+    given = {
+        "query": [query] if query is not None else [],
+        "drop": drop,
+        "features": features,
+        "categories": categories,
+    }
+    for argument, names in given.items():
         for name in names or ():
             if name not in columns:
                 raise ValueError(f"{argument}: {raw.name} has no column {name!r}{nearest(str(name), columns)}")
@@ -331,34 +397,6 @@ def _choose_features(
     return chosen
 
 
-def _read_feature(raw: RawTable, name: str, missing: str) -> NDArray[np.float64]:
-    """Return a column as float64, checked; NaN where a cell is missing, unless that is refused."""
-    column = read_numbers(raw.name, raw.frame, name)
-    absent = np.isnan(column)
-    if missing == "error" and absent.any():
-        refuse_cells(
-            raw.name, raw.frame, name, absent, "a number in every line",
-            "missing cells (missing='median' fills them in, drop=[...] leaves the column out)",
-        )  # fmt: skip
-    if missing == "median" and absent.all():
-        raise ValueError(f"{raw.name}, column {name!r}: expected some numbers, got none; drop=[{name!r}]")
-    large = np.abs(column) > LARGEST
-    if large.any():
-        refuse_cells(
-            raw.name, raw.frame, name, large, "finite numbers up to 3.4e38 (float32)", "larger or infinite ones"
-        )
-    return column
-
-
-def _origin(column: NDArray[np.float64]) -> float | None:
-    """Return a value to subtract from a column whose differences float32 cannot hold; None where it can."""
-    known = column[~np.isnan(column)]
-    if not len(known):
-        return None
-    error = np.abs(known - known.astype(np.float32)).max()
-    return float(np.median(known)) if loses_differences(known.std(), error) else None
-
-
 def _read_queries(raw: RawTable, name: str | None) -> tuple[Tensor | None, tuple[str, ...] | None]:
     """Return the list of each row, and the names of the lists if they are text, see `Part`."""
     query_ids, names = None, None
@@ -366,6 +404,18 @@ def _read_queries(raw: RawTable, name: str | None) -> tuple[Tensor | None, tuple
         refuse_missing(raw.name, raw.frame, name)
         query_ids, names = _codes(raw.frame[name])
     return query_ids if raw.path is None else query_ids_beside(raw.path, len(raw.frame), query_ids), names
+
+
+def _read_ids(raw: RawTable, used: Collection[str | None]) -> tuple[str, ...] | None:
+    """Return the ids of the rows: the first column left out whose cells all differ, whole numbers or text."""
+    import polars as pl
+
+    for name in raw.columns:
+        column = raw.frame[name]
+        named = name not in used and (column.dtype.is_integer() or column.dtype == pl.String)
+        if named and column.null_count() == 0 and column.n_unique() == len(column):
+            return tuple(column.cast(pl.String).to_list())
+    return None
 
 
 def _codes(column: pl.Series) -> tuple[Tensor, tuple[str, ...] | None]:

@@ -1,12 +1,9 @@
 """What survives between batches: state held in registered buffers only."""
 
-from rankwise.estimators.averages import PairAverages
-from rankwise.estimators.means import MeanTracker
-from rankwise.estimators.quantiles import QuantileTracker, interpolate_quantiles
 from rankwise.estimators.recent import RecentRows
 from rankwise.estimators.table import IdTable
 from rankwise.estimators.thresholds import ThresholdTracker
-from rankwise.estimators.tracker import GroupTracker
+from rankwise.estimators.trackers import GroupTracker, MeanTracker, PairAverages, QuantileTracker, interpolate_quantiles
 
 __all__ = [
     "GroupTracker",

@@ -3,73 +3,107 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
-from rankwise.losses import auprc, listwise, ndcg, pap, semi_variance, stable_ap, top_k_ndcg
-from rankwise.losses.auprc import AUPRCLoss
+from rankwise.deprecation import renamed_attributes
+from rankwise.losses import auprc, ndcg, pap, stable_ap
+from rankwise.losses.auprc import AUPRCLoss, SemiVarianceLoss
 from rankwise.losses.base import ListLoss
-from rankwise.losses.combined import Combined
-from rankwise.losses.embedding import EmbeddingLoss
-from rankwise.losses.late_memory import LateMemoryLoss
-from rankwise.losses.listwise import ListwiseCELoss
-from rankwise.losses.ndcg import NDCGLoss
-from rankwise.losses.pap import PApLoss
-from rankwise.losses.pap_margins import PApMargins, pap_margins
-from rankwise.losses.priors import GroupPrior, Prior, PriorSchedule, class_prior, data_prior
-from rankwise.losses.rivals import (
+from rankwise.losses.baselines import (
+    ALRPLoss,
+    APLoss,
+    ApproxNDCGLoss,
     BalancedCrossEntropyLoss,
-    CrossEntropyLoss,
-    ap_loss,
-    approx_ndcg,
-    blackbox_ap,
-    bpr,
-    cross_entropy,
-    fast_ap,
-    focal,
-    greedy_top_k,
-    gumbel_approx_ndcg,
+    BinaryCrossEntropyLoss,
+    BlackboxAPLoss,
+    BPRLoss,
+    CrossBatchMemoryLoss,
+    FastAPLoss,
+    FocalLoss,
+    GreedyTopKLoss,
+    GumbelApproxNDCGLoss,
+    HingePartialAUCLoss,
+    HistogramAPLoss,
+    LambdaLoss,
+    LambdaRankLoss,
+    LDAMLoss,
+    ListMLELoss,
+    ListNetLoss,
+    MetricLearningLoss,
+    NeuralNDCGLoss,
+    PairwiseAUROCLoss,
+    PrecisionAtKLoss,
+    RankNetLoss,
+    SampledSoftmaxLoss,
+    SmoothAPLoss,
+    SOAPLoss,
+    SoftmaxLoss,
+    SquaredErrorLoss,
+    batch_ap,
     histogram_ap,
-    lambdaloss,
-    ldam,
-    listmle,
-    listnet,
+    listwise,
     metric_learning,
     neural_ndcg,
-    pairwise_auroc,
-    partial_auc,
+    pairwise,
     pointwise,
-    precision_at_k,
-    ranknet,
-    smooth_ap,
     soap,
-    softmax,
+    top_k,
 )
-from rankwise.losses.semi_variance import SemiVariance
+from rankwise.losses.combined import SumLoss, SwitchLoss
+from rankwise.losses.embedding import EmbeddingLoss, LateMemoryLoss
+from rankwise.losses.ndcg import ListwiseCELoss, NDCGLoss, TopKNDCGLoss
+from rankwise.losses.pap import PApLoss, PApMargins, pap_margins
+from rankwise.losses.priors import GroupPrior, Prior, PriorSchedule, class_prior, data_prior
+from rankwise.losses.sampled_lists import ListStatistics
 from rankwise.losses.stable_ap import StableAPLoss
-from rankwise.losses.statistics import ListStatistics
-from rankwise.losses.switch import SwitchLoss
-from rankwise.losses.top_k_ndcg import TopKNDCGLoss
 from rankwise.registry import LossRecord, Registry
 
 __all__ = [
     "LOSSES",
+    "ALRPLoss",
+    "APLoss",
     "AUPRCLoss",
+    "ApproxNDCGLoss",
+    "BPRLoss",
     "BalancedCrossEntropyLoss",
-    "Combined",
-    "CrossEntropyLoss",
+    "BinaryCrossEntropyLoss",
+    "BlackboxAPLoss",
+    "CrossBatchMemoryLoss",
     "EmbeddingLoss",
+    "FastAPLoss",
+    "FocalLoss",
+    "GreedyTopKLoss",
     "GroupPrior",
+    "GumbelApproxNDCGLoss",
+    "HingePartialAUCLoss",
+    "HistogramAPLoss",
+    "LDAMLoss",
+    "LambdaLoss",
+    "LambdaRankLoss",
     "LateMemoryLoss",
     "ListLoss",
+    "ListMLELoss",
+    "ListNetLoss",
     "ListStatistics",
     "ListwiseCELoss",
+    "MetricLearningLoss",
     "NDCGLoss",
+    "NeuralNDCGLoss",
     "PApLoss",
     "PApMargins",
+    "PairwiseAUROCLoss",
+    "PrecisionAtKLoss",
     "Prior",
     "PriorSchedule",
-    "SemiVariance",
+    "RankNetLoss",
+    "SOAPLoss",
+    "SampledSoftmaxLoss",
+    "SemiVarianceLoss",
+    "SmoothAPLoss",
+    "SoftmaxLoss",
+    "SquaredErrorLoss",
     "StableAPLoss",
+    "SumLoss",
     "SwitchLoss",
     "TopKNDCGLoss",
     "class_prior",
@@ -78,39 +112,47 @@ __all__ = [
     "pap_margins",
 ]
 
-# In the order in which they are listed: by metric, the methods of the papers before the baselines.
-_MODULES = (
-    # average precision
-    auprc, stable_ap, semi_variance,
-    cross_entropy, focal, ldam, pairwise_auroc, smooth_ap, soap, histogram_ap, fast_ap, blackbox_ap, ap_loss,
-    metric_learning,
-    # NDCG
-    ndcg, top_k_ndcg, listwise,
-    lambdaloss, approx_ndcg, gumbel_approx_ndcg, neural_ndcg, listnet, listmle, softmax, ranknet, bpr, pointwise,
-    # pAp@k
-    pap,
-    partial_auc, precision_at_k, greedy_top_k,
+# In the order in which they are listed: the methods of the papers by metric (AP, NDCG, pAp@k), then the baselines.
+_METHODS = (auprc, stable_ap, ndcg, pap)
+_BASELINES = (
+    pointwise, pairwise, listwise, neural_ndcg, batch_ap, histogram_ap, soap, top_k, metric_learning
 )  # fmt: skip
 
+__getattr__ = renamed_attributes(
+    __name__,
+    {
+        "rivals": "rankwise.losses.baselines",
+        "Combined": "rankwise.losses.SumLoss",
+        "CrossEntropyLoss": "rankwise.losses.BinaryCrossEntropyLoss",
+        "SemiVariance": "rankwise.losses.SemiVarianceLoss",
+    },
+    removed_in="0.3",
+)
+
 LOSSES: Registry[LossRecord] = Registry("loss")
-for _module in _MODULES:
+for _module in (*_METHODS, *_BASELINES):
     for _record in _module.RECORDS:
         LOSSES.add(_record)
 
 
-def create_loss(name: str, *, add: Sequence[Mapping[str, Any]] = (), **options: Any) -> Any:
+def create_loss(name: str, *, add: Sequence[Mapping[str, Any]] = (), **options: Any) -> ListLoss | MetricLearningLoss:
     """Make a loss by its registered name or alias.
 
     Args:
         name: see `rankwise list losses`.
-        add: losses to be added to it, each as a mapping with its name and options (see `Combined`).
+        add: losses to be added to it, each as a mapping with its name and options (see `SumLoss`).
         options: those of its class.
+
+    Returns:
+        a `ListLoss`; a `MetricLearningLoss` for the names of pytorch-metric-learning.
 
     Example:
         >>> type(create_loss("soprc", prior=0.05)).__name__
         'AUPRCLoss'
         >>> type(create_loss("soprc", add=[{"name": "semi-variance", "positive": 3}])).__name__
-        'Combined'
+        'SumLoss'
     """
-    loss = LOSSES.get(name).create(**options)
-    return Combined(loss, *(create_loss(**each) for each in add)) if add else loss
+    loss: ListLoss | MetricLearningLoss = LOSSES.get(name).create(**options)
+    if not add:
+        return loss
+    return SumLoss(*(cast(ListLoss, each) for each in (loss, *(create_loss(**options) for options in add))))

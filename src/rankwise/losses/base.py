@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from rankwise.checks import check_choice, check_ids, check_labels, check_same_shape, check_tensor
+from rankwise.checks import (
+    check_choice,
+    check_ids,
+    check_labels,
+    check_same_shape,
+    check_tensor,
+    has_single_items,
+    refuse_single_items,
+)
 from rankwise.distributed import gather_inputs, world_size
-from rankwise.lists import Lists, PackedLists, pack, reduce_lists
-from rankwise.losses.bounded import bound_scores
+from rankwise.lists import Lists, PackedLists, every, pack, reduce_lists
+from rankwise.losses.links import bound_scores
 from rankwise.losses.marked import MarkedModule
 from rankwise.modes import full_precision, outside_graphs, outside_inference_mode
 
 __all__ = ["ListLoss"]
+
+# A loss warns once after this many training batches in a row of which every list was left out.
+_PATIENCE = 10
 
 
 class ListLoss(MarkedModule):
@@ -37,6 +49,11 @@ class ListLoss(MarkedModule):
         group_ids: which lists share what the loss remembers, shaped like `query_ids`; each list is its own group by
             default. Rows without any ids are strangers: nothing is remembered of them.
 
+    (N, 1) scores are N lists of one item each. A loss that compares items learns nothing from them and refuses them,
+    unless a `mask` says that they are meant; a loss that learns from single items, such as cross entropy, takes them.
+    Ragged lists that happen to hold one item each are left out like all lists without a relevant and an irrelevant
+    item. A loss warns once when it left out every list of 10 training batches in a row.
+
     Second derivatives (`create_graph=True`) are those of the gradient returned. Losses whose gradient holds fixed what
     moves with the scores, or is no derivative, refuse them by a RuntimeError when the gradient is asked for.
 
@@ -54,6 +71,7 @@ class ListLoss(MarkedModule):
         self.empty = check_choice("empty", empty, ("skip", "error"))
         self.reduction = check_choice("reduction", reduction, ("mean", "sum", "none"))
         self._valid = torch.ones(0, dtype=torch.bool)
+        self._fruitless, self._warned = 0, False
 
     @property
     def skipped(self) -> int:
@@ -74,6 +92,7 @@ class ListLoss(MarkedModule):
         previous_scores: Tensor | None = None,
         group_ids: Tensor | None = None,
     ) -> Tensor:
+        masked = mask
         if world_size() > 1:
             inputs = gather_inputs(
                 lambda: _check_inputs(
@@ -109,27 +128,46 @@ class ListLoss(MarkedModule):
             groups = (
                 packed.ids if group_ids is None else packed.per_list("group_ids", check_ids("group_ids", group_ids))
             )
+            if has_single_items(scores, masked, self.lists) and not bool(self._look(packed, groups)[1].any()):
+                refuse_single_items(scores, f"from which {type(self).__name__} learns nothing")
             return self.on_lists(packed, groups)
 
     def on_lists(self, packed: PackedLists, group_ids: Tensor | None) -> Tensor:
         """The loss of lists that are already checked, gathered and packed."""
         if self.empty == "error" and self.training:
-            self._check_defined(packed, group_ids)
+            # Before any state is written.
+            reduce_lists(*self._look(packed, group_ids), empty="error")
         values, valid = self.per_list(packed, group_ids)
         self._valid = valid.detach()
+        if self.training:
+            self._count_fruitless(self._valid)
         return reduce_lists(values, valid, empty=self.empty, reduction=self.reduction)
 
     @torch.no_grad()
-    def _check_defined(self, packed: PackedLists, group_ids: Tensor | None) -> None:
-        """Refuse lists on which the loss is not defined, looking in eval mode, which writes no state."""
+    def _look(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return `per_list` in eval mode, which writes no state."""
         modes = [(module, module.training) for module in self.modules()]
         self.eval()
         try:
-            values, valid = self.per_list(packed, group_ids)
+            return self.per_list(packed, group_ids)
         finally:
             for module, training in modes:
                 module.training = training
-        reduce_lists(values, valid, empty="error")
+
+    def _count_fruitless(self, valid: Tensor) -> None:
+        """Count the batches in a row of which every list was left out, and warn once."""
+        if every(valid) or bool(valid.any()):
+            self._fruitless = 0
+            return
+        self._fruitless += 1
+        if self._fruitless == _PATIENCE and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"{type(self).__name__} left out every list of the last {_PATIENCE} batches, so nothing was learned "
+                "from them: each lacks the items that the loss needs (for most losses a relevant and an irrelevant "
+                "one); check labels and query_ids, or draw batches with positives (rankwise.samplers)",
+                stacklevel=2,
+            )
 
     def per_list(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
         """Value of each list (size,), finite everywhere, and on which lists it is defined (size,)."""

@@ -1,4 +1,4 @@
-"""The sum of several losses on the same lists."""
+"""Losses made of list losses: their sum, and one after the other."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from rankwise.checks import check_count
 from rankwise.lists import PackedLists
 from rankwise.losses.base import ListLoss
 
-__all__ = ["Combined"]
+__all__ = ["SumLoss", "SwitchLoss"]
 
 
-class Combined(ListLoss):
-    """The sum of losses over the same lists, for add-ons such as `SemiVariance`.
+class SumLoss(ListLoss):
+    """The sum of losses over the same lists, for add-ons such as `SemiVarianceLoss`.
 
     Args:
         losses: two or more list losses; the first says how lists are laid out and reduced.
@@ -22,8 +23,8 @@ class Combined(ListLoss):
     A list counts if it counts for the first loss; an add-on that is not defined there adds nothing.
 
     Example:
-        >>> from rankwise.losses import AUPRCLoss, SemiVariance
-        >>> loss = Combined(AUPRCLoss(), SemiVariance(3, 15))
+        >>> from rankwise.losses import AUPRCLoss, SemiVarianceLoss
+        >>> loss = SumLoss(AUPRCLoss(), SemiVarianceLoss(3, 15))
         >>> bool(loss(torch.tensor([0.9, 0.1, 0.2]), torch.tensor([1, 0, 0])) >= 0)
         True
     """
@@ -46,4 +47,53 @@ class Combined(ListLoss):
         for loss in others:
             extra, defined = loss.per_list(packed, group_ids)
             values = values + torch.where(defined, extra, 0)
+        return values, valid
+
+
+class SwitchLoss(ListLoss):
+    """The first loss for a number of training steps, the second from then on: a warm-up.
+
+    A step is a call in training mode. The count is a buffer, so a resumed training switches when it would have.
+
+    Args:
+        first: the loss to start with, `ListwiseCELoss()` for instance; it says how lists are laid out and reduced.
+        second: the loss to go on with; of the same kind of labels.
+        after: training steps with the first loss.
+
+    Example:
+        >>> from rankwise.losses import ListwiseCELoss, NDCGLoss
+        >>> loss = SwitchLoss(ListwiseCELoss(), NDCGLoss(), after=1)
+        >>> scores, labels = torch.tensor([0.0, 0.0]), torch.tensor([1, 0])
+        >>> [round(float(loss(scores, labels)), 2), round(float(loss(scores, labels)), 2)]
+        [0.69, 0.37]
+        >>> loss.switched
+        True
+    """
+
+    remembers = ()
+    step: Tensor
+
+    def __init__(self, first: ListLoss, second: ListLoss, after: int) -> None:
+        for name, loss in (("first", first), ("second", second)):
+            if not isinstance(loss, ListLoss):
+                raise TypeError(f"{name}: expected a list loss, got {type(loss).__name__}")
+        if first.label_kind != second.label_kind:
+            raise ValueError(f"second: expected a loss of {first.label_kind} labels, got {second.label_kind}")
+        check_count("after", after, least=0)
+        super().__init__(lists=first.lists, empty=first.empty, reduction=first.reduction)
+        self.label_kind = first.label_kind
+        self.losses = nn.ModuleList([first, second])
+        self.after = after
+        self.register_buffer("step", torch.zeros((), dtype=torch.int64))
+
+    @property
+    def switched(self) -> bool:
+        """Whether the next call uses the second loss."""
+        return int(self.step) >= self.after
+
+    def per_list(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
+        loss = cast(ListLoss, self.losses[int(self.switched)])
+        values, valid = loss.per_list(packed, group_ids)
+        if self.training:
+            self.step = self.step + 1
         return values, valid

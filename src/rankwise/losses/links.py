@@ -1,8 +1,9 @@
-"""How raw scores become scores that a loss's margins are made for."""
+"""Bring scores into the range that a loss is made for."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,11 +11,14 @@ from torch import Tensor, nn
 from rankwise.checks import check_choice
 from rankwise.estimators import IdTable
 from rankwise.lists import Lists, PackedLists
-from rankwise.losses.first_order import first_order_only
+from rankwise.losses.gradients import first_order_only
 
-__all__ = ["LINKS", "Link"]
+__all__ = ["LARGEST_SCORE", "LINKS", "Link", "bound_scores"]
 
 LINKS = ("scale", "none", "tanh", "sigmoid")
+
+# Beyond any score that matters, and far enough from the end of float32 for sums, squares being cut by the losses.
+LARGEST_SCORE = 1e30
 
 
 class Link(nn.Module):
@@ -31,6 +35,9 @@ class Link(nn.Module):
         super().__init__()
         self.kind, self.update_rate = check_choice("link", kind, LINKS), update_rate
         self.spreads = IdTable(width=1) if kind == "scale" else None
+
+    def extra_repr(self) -> str:
+        return self.kind
 
     def forward(self, packed: PackedLists, group_ids: Tensor | None) -> PackedLists:
         """The same lists with linked scores; `group_ids` (size,) says which share a spread."""
@@ -95,3 +102,28 @@ def _spread(lists: Lists) -> tuple[Tensor]:
     scores = lists.scores.double()
     distance = (scores - (scores * lists.mask).sum(1, keepdim=True) / size) * lists.mask
     return ((distance.square().sum(1) / size[:, 0]).sqrt(),)
+
+
+def bound_scores(scores: Tensor) -> Tensor:
+    """Cut scores to 1e30 in size; the gradient passes as if they had not been cut, so that they can come back.
+
+    Example:
+        >>> bound_scores(torch.tensor([-3e38, 7.0]))
+        tensor([-1.0000e+30,  7.0000e+00])
+    """
+    flat = scores.detach().reshape(-1)
+    # No term of such a sum of squares is too large; in float32 the sum becomes infinite long before the limit.
+    if torch.dot(flat, flat).item() <= LARGEST_SCORE**2:
+        return scores
+    bounded: Tensor = _Bounded.apply(scores)
+    return bounded
+
+
+class _Bounded(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor) -> Tensor:
+        return scores.clamp(-LARGEST_SCORE, LARGEST_SCORE)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad

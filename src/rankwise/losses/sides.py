@@ -1,4 +1,4 @@
-"""The positives and the negatives of each list, as the average precision losses need them."""
+"""The positives and the negatives of lists, and the best few of either."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from rankwise.lists import Lists, every
-from rankwise.losses.similarity_lists import FewRelevant
-from rankwise.pairs import pair_sums_within
-from rankwise.pairs.gaps import Gaps
+from rankwise.lists import Lists, compact, every
+from rankwise.losses.similarity import FewRelevant
+from rankwise.pairs import pair_sums, pair_sums_within
+from rankwise.pairs.by_chunks import ItemMask
+from rankwise.sorting import argsort
 from rankwise.surrogates import Surrogate
 
-__all__ = ["Sides", "split_sides"]
+__all__ = ["Side", "Sides", "best", "in_order", "pair_mean", "split_sides", "two_sides"]
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,8 @@ class Sides:
 
     Attributes:
         places, mask: (Q, A) where the positives stand; share: (Q, A) their weights, of sum 1 per list.
-        gaps: all but the negatives; positive_weight, negative_weight: (Q,) what either weigh in all, at least tiny.
+        item_mask: True for the negatives; positive_weight, negative_weight: (Q,) the sum of their weights, at least
+            tiny.
         valid: (Q,) which lists have both; rate: (Q,) the share of positives, 1/2 where there are not both.
         padding: `mask`, or None when all lists have as many positives; negatives: (Q, L) which items are negative.
     """
@@ -31,7 +33,7 @@ class Sides:
     places: Tensor
     mask: Tensor
     share: Tensor
-    gaps: Gaps
+    item_mask: ItemMask
     positive_weight: Tensor
     negative_weight: Tensor
     valid: Tensor
@@ -42,8 +44,8 @@ class Sides:
 
     @property
     def negatives(self) -> Tensor:
-        assert self.gaps.mask is not None
-        return self.gaps.mask
+        assert self.item_mask.mask is not None
+        return self.item_mask.mask
 
     @cached_property
     def rate(self) -> Tensor:
@@ -57,7 +59,7 @@ class Sides:
             surrogate,
             weights=None if lists.weights is None else lists.weights.to(lists.scores.dtype),
             anchor_mask=self.padding,
-            other_mask=self.gaps,
+            other_mask=self.item_mask,
         )
         return sums / self.negative_weight[:, None]
 
@@ -66,7 +68,7 @@ def split_sides(lists: Lists) -> Sides:
     """Tell positives (label 1) from negatives (label 0)."""
     dtype, tiny = lists.scores.dtype, torch.finfo(lists.scores.dtype).tiny
     places, mask = lists.positives
-    gaps = lists.gaps if isinstance(lists, FewRelevant) else Gaps(lists.mask ^ lists.relevant)
+    item_mask = lists.item_mask if isinstance(lists, FewRelevant) else ItemMask(lists.mask ^ lists.relevant)
     if lists.weights is None:
         weights, positive = mask, mask.sum(1, dtype=dtype)
         negative = lists.size - positive
@@ -75,4 +77,97 @@ def split_sides(lists: Lists) -> Sides:
         positive, negative = weights.sum(1), (lists.weights * (lists.mask ^ lists.relevant)).sum(1).to(dtype)
     valid = torch.minimum(positive, negative) > 0
     positive = positive.clamp_min(tiny)
-    return Sides(places, mask, weights / positive[:, None], gaps, positive, negative.clamp_min(tiny), valid)
+    return Sides(places, mask, weights / positive[:, None], item_mask, positive, negative.clamp_min(tiny), valid)
+
+
+@dataclass(frozen=True)
+class Side:
+    """Some items of each list.
+
+    Attributes:
+        scores: (Q, M); mask: (Q, M) False where there is no item.
+        weights: (Q, M) item weights, 1 for every item where none are given, 0 outside the mask.
+    """
+
+    scores: Tensor
+    mask: Tensor
+    weights: Tensor
+
+    @property
+    def size(self) -> Tensor:
+        """(Q,) how many items."""
+        return self.mask.sum(1)
+
+    @property
+    def weight(self) -> Tensor:
+        """(Q,) what they weigh in all, 1 where there are none: safe to divide by."""
+        total = self.weights.sum(1)
+        return torch.where(total > 0, total, 1)
+
+    def only(self, mask: Tensor) -> Side:
+        """Those that are in `mask` (Q, M) as well."""
+        return Side(self.scores, self.mask & mask, self.weights * mask)
+
+    def first(self, counts: Tensor) -> Side:
+        """The first `counts` (Q,) of each list."""
+        width = min(int(counts.max()) if len(counts) else 0, self.scores.shape[1])
+        slots = torch.arange(width, device=counts.device)
+        return Side(self.scores[:, :width], self.mask[:, :width], self.weights[:, :width]).only(slots < counts[:, None])
+
+    def highest(self) -> Tensor:
+        """(Q,) best score, detached; 0 where there is nothing."""
+        if not self.scores.shape[1]:
+            return self.scores.new_zeros(len(self.scores))
+        found = self.scores.detach().masked_fill(~self.mask, -torch.inf).amax(1)
+        return torch.where(self.mask.any(1), found, 0)
+
+    def mean(self) -> Tensor:
+        """(Q,) weighted mean score, 0 where there is nothing."""
+        return (self.scores * self.weights).sum(1) / self.weight
+
+
+def two_sides(lists: Lists) -> tuple[Side, Side]:
+    """The items of label 1, put together at the front, and those of label 0, left where they stand."""
+    dtype = lists.scores.dtype
+    chosen = lists.mask & (lists.labels == 1)
+    negative = lists.mask ^ chosen
+    places, mask = compact(chosen)
+    if lists.weights is None:
+        positive_weights, negative_weights = mask.to(dtype), negative.to(dtype)
+    else:
+        positive_weights = lists.weights.gather(1, places).to(dtype) * mask
+        negative_weights = lists.weights.to(dtype) * negative
+    positives = Side(lists.scores.gather(1, places), mask, positive_weights)
+    return positives, Side(lists.scores, negative, negative_weights)
+
+
+def best(side: Side, counts: Tensor) -> Side:
+    """The `counts` (Q,) items of the highest scores of each list, in no particular order; all, if there are fewer."""
+    if bool((counts >= side.size).all()):
+        return side
+    width = min(int(counts.max()), side.scores.shape[1])
+    order = side.scores.detach().masked_fill(~side.mask, -torch.inf).topk(width, dim=1).indices
+    return _take(side, order).first(counts)
+
+
+def in_order(side: Side, *, best_first: bool) -> Side:
+    """The items of each list sorted by score."""
+    return _take(side, argsort(-side.scores if best_first else side.scores, side.mask))
+
+
+def pair_mean(positives: Side, negatives: Side, surrogate: Surrogate) -> Tensor:
+    """(Q,) the weighted mean of l(p_i - z_j) over all pairs of a positive i and a negative j, in O(n log n)."""
+    sums = pair_sums(
+        positives.scores,
+        negatives.scores,
+        surrogate,
+        weights=negatives.weights,
+        anchor_mask=positives.mask,
+        other_mask=negatives.mask,
+    )
+    return (sums * positives.weights).sum(1) / (positives.weight * negatives.weight)
+
+
+def _take(side: Side, order: Tensor) -> Side:
+    scores, mask, weights = (values.gather(1, order) for values in (side.scores, side.mask, side.weights))
+    return Side(scores, mask, weights)

@@ -1,18 +1,166 @@
-"""Unit vectors and their similarities with each other, for about half of the work of plain torch."""
+"""Similarities of vectors, and the lists they form: one per query, items of its class being relevant."""
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["self_similarities", "unit_vectors"]
+from rankwise.lists import Lists, compact
+from rankwise.losses.links import bound_scores
+from rankwise.pairs.by_chunks import ItemMask, few_masked
+
+__all__ = ["FewRelevant", "self_similarities", "similarity_lists", "unit_vectors"]
 
 # Shorter vectors are divided by this, as by torch.nn.functional.normalize.
 _SHORTEST = 1e-12
+
 # Rows and columns of a tile of which a matrix is added to its transpose: two tiles fit the second cache of a core.
 _TILE = 256
+
+
+def similarity_lists(
+    queries: Tensor,
+    labels: Tensor,
+    references: Tensor,
+    reference_labels: Tensor,
+    previous: Tensor | None,
+    previous_references: Tensor | None,
+    *,
+    own: bool,
+    cosines: bool,
+    first: int = 0,
+) -> Lists:
+    """The list of every query.
+
+    Args:
+        queries: (B, d); labels: (B,).
+        references: (R, d); reference_labels: (R,).
+        previous, previous_references: the same before the last step, or None.
+        own: whether the queries are the first B of the references; none then ranks itself.
+        cosines: whether all vectors have length 1.
+        first: the position of the first list among all of the batch.
+    """
+    scores = self_similarities(queries) if queries is references else queries @ references.T
+    if not cosines:
+        scores = _bound_products(scores)
+    before: Tensor | None = None
+    if previous is not None and previous_references is not None:
+        before = previous @ previous_references.detach().T
+    positions = torch.arange(first, first + len(labels), device=labels.device)
+    few = _few_of_the_same_class(labels, reference_labels)
+    if few is not None:
+        return FewRelevant.of(scores, positions, before, labels, reference_labels, *few, own=own, cosines=cosines)
+    relevant, mask = _relevant(labels, reference_labels, own), _others(scores, own)
+    lists = Lists(scores, relevant, mask, None, positions, previous_scores=before, cosines=cosines)
+    lists.__dict__.update(_known_sizes(scores, own))
+    return lists
+
+
+class FewRelevant(Lists):
+    """Lists whose few relevant items are known by their places; (Q, L) labels and mask are made if asked for.
+
+    Attributes:
+        positives: as of all lists; item_mask: all but the negatives.
+    """
+
+    _classes: tuple[Tensor, Tensor]
+    _own: bool
+
+    @classmethod
+    def of(
+        cls,
+        scores: Tensor,
+        positions: Tensor,
+        previous: Tensor | None,
+        labels: Tensor,
+        reference_labels: Tensor,
+        places: Tensor,
+        there: Tensor,
+        *,
+        own: bool,
+        cosines: bool,
+    ) -> FewRelevant:
+        """From the places (Q, A) of the references of each query's class, itself included, and which are there."""
+        itself = torch.arange(len(scores))[:, None]
+        item_mask = ItemMask.at((itself * scores.shape[1] + places)[there].numpy(), (scores.shape[0], scores.shape[1]))
+        if own:
+            kept, there = compact(there & (places != itself))
+            places = places.gather(1, kept)
+        lists: FewRelevant = object.__new__(cls)
+        lists.__dict__.update(
+            scores=scores,
+            weights=None,
+            positions=positions,
+            sample_ids=None,
+            previous_scores=previous,
+            cosines=cosines,
+            **_known_sizes(scores, own),
+            positives=(places, there),
+            item_mask=item_mask,
+            _classes=(labels, reference_labels),
+            _own=own,
+        )
+        return lists
+
+    @cached_property
+    def item_mask(self) -> ItemMask:
+        return ItemMask(self.mask ^ self.relevant)  # of lists that were changed since
+
+    @cached_property
+    def labels(self) -> Tensor:
+        return _relevant(*self._classes, self._own)
+
+    @cached_property
+    def mask(self) -> Tensor:
+        return _others(self.scores, self._own)
+
+
+def _bound_products(scores: Tensor) -> Tensor:
+    """Cut products to the size of scores; those that left the range of their dtype are refused."""
+    bounded = bound_scores(scores)
+    if bounded is not scores and not bool(scores.isfinite().all()):
+        dtype = str(scores.dtype).removeprefix("torch.")
+        raise ValueError(
+            f"embeddings: expected vectors whose products are numbers of {dtype}, got larger ones; scale them down, or "
+            'take similarity="cosine"'
+        )
+    return bounded
+
+
+def _few_of_the_same_class(labels: Tensor, reference_labels: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Where the references of each query's class stand, in rising order, and which are there: (B, A) each.
+
+    None where they are not few, or not on the CPU.
+    """
+    slots = len(labels) * len(reference_labels)
+    if labels.device.type != "cpu" or not few_masked(len(labels), slots):
+        return None
+    order = torch.argsort(reference_labels, stable=True)
+    rising = reference_labels[order]
+    begin, end = torch.searchsorted(rising, labels), torch.searchsorted(rising, labels, right=True)
+    most = int((end - begin).max())
+    if not few_masked(most * len(labels), slots):
+        return None
+    places = begin[:, None] + torch.arange(most)
+    return order[places.clamp_max(len(rising) - 1)], places < end[:, None]
+
+
+def _known_sizes(scores: Tensor, own: bool) -> dict[str, object]:
+    size = torch.full((scores.shape[0],), scores.shape[1] - int(own), device=scores.device)
+    return {"size": size, "full": not own}
+
+
+def _relevant(labels: Tensor, reference_labels: Tensor, own: bool) -> Tensor:
+    relevant = labels[:, None] == reference_labels
+    return relevant.fill_diagonal_(False) if own else relevant
+
+
+def _others(scores: Tensor, own: bool) -> Tensor:
+    others = torch.ones_like(scores, dtype=torch.bool)
+    return others.fill_diagonal_(False) if own else others
 
 
 def unit_vectors(vectors: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from rankwise.checks import check_choice, check_positive, check_tensor
 from rankwise.estimators import MeanTracker
 from rankwise.lists import PackedLists
 from rankwise.losses.base import ListLoss
-from rankwise.losses.first_order import first_order_only
+from rankwise.losses.gradients import first_order_only
 from rankwise.losses.links import Link
 from rankwise.losses.priors import BatchPrior, Prior, as_prior
 from rankwise.losses.sides import Sides, split_sides

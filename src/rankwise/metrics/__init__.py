@@ -9,20 +9,16 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from rankwise.metrics.ap import average_precision
-from rankwise.metrics.auc import auroc, partial_auroc
-from rankwise.metrics.compare import Comparison, compare
-from rankwise.metrics.compare_items import compare_items
+from rankwise.metrics._compare import Comparison, compare, compare_items
+from rankwise.metrics._evaluate import Evaluation, evaluate
+from rankwise.metrics._ndcg import ndcg
+from rankwise.metrics.areas import auroc, average_precision, pap, partial_auroc
 from rankwise.metrics.detection import BoxTable, box_thresholds, evaluate_boxes, right_boxes
-from rankwise.metrics.evaluate import Evaluation, evaluate
-from rankwise.metrics.first import hit_rate, reciprocal_rank
 from rankwise.metrics.grades import evaluate_grades
 from rankwise.metrics.metric import Metric
 from rankwise.metrics.names import METRICS, create_metric
-from rankwise.metrics.ndcg import ndcg
-from rankwise.metrics.pap import pap
 from rankwise.metrics.retrieval import evaluate_retrieval
-from rankwise.metrics.topk import precision, recall
+from rankwise.metrics.top_k import hit_rate, precision, recall, reciprocal_rank
 
 if TYPE_CHECKING:
     from rankwise.metrics.classes import (

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from rankwise.checks import check_finite
+from rankwise.metrics._evaluate import Evaluation
 from rankwise.metrics.bootstrap import draw_items, interval
-from rankwise.metrics.evaluate import Evaluation
 from rankwise.registry import nearest
 
 __all__ = ["BOX_METRICS", "BoxTable", "box_thresholds", "check_box_metrics", "evaluate_boxes", "right_boxes"]

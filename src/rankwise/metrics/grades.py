@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rankwise.checks import check_tensor
-from rankwise.metrics.evaluate import Evaluation, evaluate
+from rankwise.metrics._evaluate import Evaluation, evaluate
 from rankwise.metrics.names import create_metric
 
 __all__ = ["evaluate_grades"]

@@ -10,13 +10,13 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from rankwise.checks import check_choice, check_k, check_labels
+from rankwise.checks import check_choice, check_k, check_labels, check_tensor, has_single_items, refuse_single_items
 from rankwise.gains import Gain, describe_gain
 from rankwise.lists import EMPTY_POLICIES, Lists, PackedLists, pack, reduce_lists
 from rankwise.ranks import TIE_POLICIES, RankedLists, rank
 from rankwise.registry import MetricRecord
 
-__all__ = ["Metric", "measure", "measure_lists", "summarise"]
+__all__ = ["Metric", "check_lists", "measure", "measure_lists", "summarise"]
 
 
 @dataclass(frozen=True)
@@ -74,19 +74,26 @@ def measure(
     metric: Metric,
     scores: object,
     labels: object,
-    *,
     query_ids: object = None,
     mask: object = None,
     weights: object = None,
     empty: str = "skip",
     reduction: str = "mean",
 ) -> Tensor:
-    """The metric of what a caller passes: a scalar, or one value per list for `reduction="none"`."""
+    """Return the metric of what a caller passes: a scalar, or one value per list for `reduction="none"`."""
     check_choice("empty", empty, EMPTY_POLICIES)
     check_choice("reduction", reduction, ("mean", "sum", "none"))
+    check_lists(scores, mask)
     packed = pack(scores, labels, query_ids=query_ids, mask=mask, weights=weights)
     values, _ = measure_lists(packed, [metric])
     return summarise(values[metric.name], empty=empty, reduction=reduction)
+
+
+def check_lists(scores: object, mask: object, lists: str = "rows") -> None:
+    """Refuse (N, 1) scores without a mask: N lists of one item each."""
+    tensor = check_tensor("scores", scores)
+    if has_single_items(tensor, mask, lists):
+        refuse_single_items(tensor, "which no ranking can change")
 
 
 def measure_lists(packed: PackedLists, metrics: Sequence[Metric]) -> tuple[dict[str, Tensor], Tensor]:

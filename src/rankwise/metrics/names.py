@@ -6,13 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from rankwise.gains import Gain, gain_function
-from rankwise.metrics.ap import AP
-from rankwise.metrics.auc import AUROC, PAUROC, check_fpr_range
-from rankwise.metrics.first import HIT, MAP_AT_R, RR
+from rankwise.metrics._ndcg import NDCG
+from rankwise.metrics.areas import AP, AUROC, PAP, PAUROC, check_fpr_range
 from rankwise.metrics.metric import Metric
-from rankwise.metrics.ndcg import NDCG
-from rankwise.metrics.pap import PAP
-from rankwise.metrics.topk import PRECISION, R_PRECISION, RECALL
+from rankwise.metrics.top_k import HIT, MAP_AT_R, PRECISION, R_PRECISION, RECALL, RR
 from rankwise.registry import MetricRecord, Registry
 
 __all__ = ["METRICS", "create_metric", "create_metrics"]

@@ -12,11 +12,10 @@ from torch.nn.functional import normalize
 
 from rankwise.checks import check_choice, check_finite, check_ids, check_same_shape, check_tensor
 from rankwise.lists import EMPTY_POLICIES
-from rankwise.metrics.evaluate import Evaluation, collect
-from rankwise.metrics.first import HIT
+from rankwise.metrics._evaluate import Evaluation, collect
 from rankwise.metrics.metric import Metric
 from rankwise.metrics.names import create_metrics
-from rankwise.metrics.topk import RECALL
+from rankwise.metrics.top_k import HIT, RECALL
 from rankwise.positives import Positives, locate
 from rankwise.sorting import sort_values
 
@@ -196,7 +195,8 @@ def _rescale(points: Tensor, largest: Tensor) -> Tensor:
     if bool((exponent.abs() <= _SAFE_EXPONENT).all()):
         return points
     most = int(math.log2(torch.finfo(points.dtype).max)) - 1
-    return torch.ldexp(points, -exponent.clamp(-most, most))
+    # As a float: older versions of torch compute the power of 2 of an integer in float32.
+    return torch.ldexp(points, -exponent.clamp(-most, most).to(points.dtype))
 
 
 def _present(own: Tensor) -> tuple[Tensor, Tensor]:

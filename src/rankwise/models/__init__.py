@@ -1,20 +1,18 @@
 """Models: rows of numbers to scores or to vectors."""
 
 from rankwise.models.anchors import Anchors, Assigned, assign_anchors, make_anchors
-from rankwise.models.bag_of_words import BagOfWordsScorer
 from rankwise.models.chunks import InChunks
 from rankwise.models.closed_forms import EASE, Blend, Ridge, standardise
-from rankwise.models.context_aware import ContextAwareRanker
-from rankwise.models.convolution import ConvEmbedder
+from rankwise.models.convolution import ConvEmbedder, FeatureMixup
 from rankwise.models.detector import Detector, Found
-from rankwise.models.factorisation import MatrixFactorisation, NeuMF
+from rankwise.models.documents import XMLCNN, BagOfWordsScorer
 from rankwise.models.faster_rcnn import FasterRCNNDetector, Sampled
-from rankwise.models.feature_mixup import FeatureMixup
-from rankwise.models.item_item import ItemItemScorer
+from rankwise.models.recommenders import ItemItemScorer, MatrixFactorisation, NeuMF
 from rankwise.models.resnet import ResNetEmbedder
 from rankwise.models.retinanet import RetinaNetDetector
 from rankwise.models.rows import (
     SCALINGS,
+    ContextAwareRanker,
     MLPEmbedder,
     MLPScorer,
     ScaledRanker,
@@ -23,7 +21,6 @@ from rankwise.models.rows import (
     reset_last_layer,
     scaled,
 )
-from rankwise.models.xml_cnn import XMLCNN
 
 __all__ = [
     "EASE",

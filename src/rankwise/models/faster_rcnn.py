@@ -13,8 +13,7 @@ from torch.nn.functional import smooth_l1_loss
 
 from rankwise.checks import check_count, check_share
 from rankwise.models.anchors import make_anchors, on_ignored
-from rankwise.models.detector import Detector, Found
-from rankwise.models.pyramid import make_pyramid, normalised, strides_of
+from rankwise.models.detector import Detector, Found, make_pyramid, normalised, strides_of
 from rankwise.models.resnet import torchvision_for
 
 __all__ = ["FasterRCNNDetector", "Sampled"]

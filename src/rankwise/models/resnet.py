@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rankwise.checks import check_choice
-from rankwise.models.feature_mixup import FeatureMixup
+from rankwise.models.convolution import FeatureMixup
 
 __all__ = ["IMAGENET", "MEAN", "SPREAD", "ResNetEmbedder", "load_weights", "torchvision_for"]
 

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from rankwise.checks import check_count
 from rankwise.models.anchors import make_anchors, moved
-from rankwise.models.detector import Detector, Found
-from rankwise.models.pyramid import make_pyramid, normalised, strides_of
+from rankwise.models.detector import Detector, Found, make_pyramid, normalised, strides_of
 from rankwise.models.resnet import torchvision_for
 
 __all__ = ["RetinaNetDetector"]

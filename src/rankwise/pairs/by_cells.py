@@ -8,8 +8,11 @@ sigmoid is its Taylor series around the distance of the centres, d = q - p:
 
 By the binomial theorem the sum over all others of a cell needs only their moments sum_j w_j b_j^m, and the sum over all
 cells, as a function of a, is a polynomial for every cell of anchors: a convolution of the moments with F. Its slope is
-that of the polynomial. Cells further than `_REACH` to either side count 0 or 1. All in float64: the series is cut where
-its terms are below 1e-12, and the reach is where 1 - sigmoid is below 1e-16.
+that of the polynomial. Cells further than `_REACH` to either side count 0 or 1, where 1 - sigmoid is below 1e-16.
+
+All in float64. The poles of the sigmoid nearest to the real line are +-i pi, so F_n <= 2 h^n / pi^(n + 1), and the
+series cut after `_ORDER` is off by at most 8.1e-13 in the value of a pair of weight 1, and by 2.5e-11 / temperature in
+its slope.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rankwise.problems.detection import Detection
     from rankwise.problems.image_retrieval import ImageRetrieval
+    from rankwise.problems.inference import Inferred, infer_problem
     from rankwise.problems.kinds import KINDS, problem_class
     from rankwise.problems.load import BadRecipe, dump_problem, load_problem, make_problem
     from rankwise.problems.longtail import LongTail
@@ -23,6 +24,7 @@ __all__ = [
     "Bipartite",
     "Detection",
     "ImageRetrieval",
+    "Inferred",
     "LongTail",
     "LossChoice",
     "MultiLabel",
@@ -32,6 +34,7 @@ __all__ = [
     "SearchRanking",
     "Tabular",
     "dump_problem",
+    "infer_problem",
     "load_problem",
     "make_problem",
     "problem_class",
@@ -54,6 +57,8 @@ _MODULES = {
     "dump_problem": "load",
     "load_problem": "load",
     "make_problem": "load",
+    "Inferred": "inference",
+    "infer_problem": "inference",
     "KINDS": "kinds",
     "problem_class": "kinds",
 }

@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader
 from rankwise.data import Batch, ImagePart, ImageSchema, Split, cut_images, imbalanced
 from rankwise.losses import data_prior
 from rankwise.metrics import Evaluation, evaluate
+from rankwise.models.calibration import fit_sigmoid
 from rankwise.problems.images import (
     Augmentation,
     ImageModelOptions,
@@ -24,6 +25,7 @@ from rankwise.problems.images import (
     image_batches,
     predict_images,
     read_image_parts,
+    read_named_parts,
 )
 from rankwise.problems.inspection import Inspection, SeenLists
 from rankwise.problems.neighbours import probe_classes
@@ -96,6 +98,9 @@ class LongTail(Problem[ImageSchema, ImagePart]):
         train = imbalanced(split.train, self.data.imbalance, seed=self.data.imbalance_seed)
         return schema, replace(split, train=train)
 
+    def read_with(self, schema: ImageSchema, sources: Sources) -> Split[ImagePart]:
+        return read_named_parts(schema, self.data.sources(sources))
+
     def cut(self, split: Split[ImagePart], seed: int) -> Split[ImagePart]:
         return cut_shares(self.data, split, lambda part, shares: cut_images(part, shares, seed=seed))
 
@@ -162,6 +167,11 @@ class LongTail(Problem[ImageSchema, ImagePart]):
             item_name=lambda _, image: part.name(image),
             item_picture=lambda _, image: part.picture(image),
         )
+
+    def calibrate(self, model: nn.Module, validation: ImagePart) -> dict[str, Any]:
+        """Return the sigmoid, one for all classes, that turns scores into probabilities."""
+        scores = self.predict(model, validation)
+        return {"sigmoid": fit_sigmoid(scores.flatten(), one_hot(validation.labels, scores.shape[1]).flatten())}
 
     def probe_batch(self, train: ImagePart) -> Batch:
         """Return as many images as a batch holds: they fit into memory."""

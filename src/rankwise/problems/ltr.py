@@ -13,6 +13,7 @@ from rankwise.data import Batch, Part, Split, TableSchema
 from rankwise.losses import LOSSES, ListLoss, ListStatistics, SwitchLoss
 from rankwise.metrics import evaluate_grades
 from rankwise.models import ContextAwareRanker, MLPScorer, ScaledRanker, fit_scaling, reset_last_layer, scaled
+from rankwise.models.calibration import fit_sigmoid
 from rankwise.problems.batches import batches_of, predict_all, predict_lists
 from rankwise.problems.inspection import Inspection, inspect_items
 from rankwise.problems.problem import LossChoice, Names, Problem, Sources, batch_size
@@ -93,6 +94,10 @@ class SearchRanking(Problem[TableSchema, Part]):
             raise ValueError(f"expected a warm_up shorter than the {self.budget.steps} steps of the budget")
         return self
 
+    @property
+    def whole_lists(self) -> bool:
+        return self.model.name == "context-aware"
+
     def read(self, sources: Sources) -> tuple[TableSchema, Split[Part]]:
         return read_lists(self.data, sources)
 
@@ -103,7 +108,7 @@ class SearchRanking(Problem[TableSchema, Part]):
         return cut
 
     def build_model(self, schema: TableSchema) -> nn.Module:
-        width, options, fill = len(schema.features), self.model, schema.missing == "median"
+        width, options, fill = len(schema.inputs), self.model, schema.fill_missing
         if options.name == "context-aware":
             return ScaledRanker(ContextAwareRanker(width), width, options.scaling, fill_missing=fill)
         scorer = MLPScorer(width, hidden=options.hidden, dropout=options.dropout)
@@ -171,7 +176,12 @@ class SearchRanking(Problem[TableSchema, Part]):
             item_word="document",
             curve="position",
             query_names=part.query_names,
+            row_name=part.row_name,
         )
+
+    def calibrate(self, model: nn.Module, validation: Part) -> dict[str, Any]:
+        """Return the sigmoid that turns scores into probabilities of a positive label."""
+        return {"sigmoid": fit_sigmoid(self.predict(model, validation), validation.labels > 0)}
 
     def probe_batch(self, train: Part) -> Batch:
         return probe_lists(train)

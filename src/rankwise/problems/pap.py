@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader
 from rankwise.data import Batch, Part, Split, TableSchema
 from rankwise.metrics import evaluate
 from rankwise.models import MLPScorer, fit_scaling, scaled
+from rankwise.models.calibration import fit_sigmoid
 from rankwise.problems.batches import batches_of, predict_all
 from rankwise.problems.inspection import Inspection, inspect_items
 from rankwise.problems.problem import LossChoice, Problem, Sources, batch_size
@@ -71,9 +72,9 @@ class Bipartite(Problem[TableSchema, Part]):
         return cut_lists(self.data, split, seed)
 
     def build_model(self, schema: TableSchema) -> nn.Module:
-        width = len(schema.features)
+        width = len(schema.inputs)
         scorer = MLPScorer(width, hidden=self.model.hidden)
-        return scaled(scorer, width, self.model.scaling, fill_missing=schema.missing == "median")
+        return scaled(scorer, width, self.model.scaling, fill_missing=schema.fill_missing)
 
     def fit_model(self, model: nn.Module, train: Part) -> None:
         fit_scaling(model, train.features)
@@ -119,7 +120,12 @@ class Bipartite(Problem[TableSchema, Part]):
             item_word="item",
             curve="position",
             query_names=part.query_names,
+            row_name=part.row_name,
         )
+
+    def calibrate(self, model: nn.Module, validation: Part) -> dict[str, Any]:
+        """Return the sigmoid that turns scores into probabilities of a positive label."""
+        return {"sigmoid": fit_sigmoid(self.predict(model, validation), validation.labels > 0)}
 
     def probe_batch(self, train: Part) -> Batch:
         return probe_lists(train)

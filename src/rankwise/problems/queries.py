@@ -22,16 +22,18 @@ PROBED_ROWS = 4096
 class QueryOptions(DataOptions):
     """LETOR files (`grade qid:7 1:0.5 ...`, plain, .gz or .xz), or tables with a `label` and a `query` column.
 
-    `validation` and `test` are files too, or shares of the queries of `train`. `features`: the number of features of
-    LETOR files, if `train` leaves out the last ones. `cache`: a folder that keeps the arrays of LETOR files, so that
+    `validation` and `test` are files too, or shares of the queries of `train`. `features`: names of the columns to use,
+    or the number of features of LETOR files, if `train` leaves out the last ones; `drop`, `categories` and `missing` as
+    for tables. `cache`: a folder that keeps the arrays of LETOR files, so that
     reading them again takes seconds.
     """
 
     label: str | int = -1
     query: str | None = None
-    features: Count | None = None
+    features: Count | tuple[str, ...] | None = None
     drop: tuple[str, ...] = ()
-    missing: Literal["error", "median"] = "error"
+    categories: tuple[str, ...] = ()
+    missing: Literal["auto", "error", "median"] = "auto"
     header: Literal["auto", "yes", "no"] = "auto"
     cache: Path | None = None
 
@@ -43,10 +45,12 @@ def read_lists(data: QueryOptions, sources: Sources) -> tuple[TableSchema, Split
         given["train"],
         label=data.label,
         query=data.query,
+        features=data.features if isinstance(data.features, tuple) else None,
         drop=data.drop,
         missing=data.missing,
+        categories=data.categories,
         header=data.header,
-        width=data.features,
+        width=data.features if isinstance(data.features, int) else None,
         cache=data.cache,
     )
     parts: dict[str, Part] = {"train": train}

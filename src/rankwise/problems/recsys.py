@@ -32,10 +32,19 @@ from rankwise.models import EASE, Blend, ItemItemScorer, MatrixFactorisation, Ne
 from rankwise.problems.batches import batches_of
 from rankwise.problems.blending import choose_blend, judged_rows
 from rankwise.problems.inspection import Inspection, spread_over
-from rankwise.problems.problem import FileOrShare, LossChoice, Names, Problem, Settings, SourceOptions, Sources
+from rankwise.problems.problem import (
+    FileOrShare,
+    LossChoice,
+    Names,
+    Problem,
+    Settings,
+    SourceOptions,
+    Sources,
+    batch_size,
+)
 from rankwise.problems.rows import JudgedRows, evaluate_rows, predict_rows, show_rows
 from rankwise.samplers import SeededBatchSampler, ShuffledBatchSampler
-from rankwise.samplers.histories import HistoryBatchSampler
+from rankwise.samplers.queries import HistoryBatchSampler
 from rankwise.training import Budget, EvaluationOptions, OptimiserOptions, Outputs, ScheduleOptions
 from rankwise.training.options import Count, NotNegative, Options, Positive, Share
 
@@ -140,10 +149,10 @@ class RecommenderSchedule(ScheduleOptions):
 
 
 class UserListBatches(Options):
-    """Batches of `users` with all items, or with so many `relevant` and `irrelevant` ones of each, drawn anew at each
-    visit."""
+    """Batches of `users` (128, or all if there are fewer) with all items, or with so many `relevant` and `irrelevant`
+    ones of each, drawn anew at each visit."""
 
-    users: Count = 128
+    users: Count | None = None
     relevant: Count | None = None
     irrelevant: Count | None = None
 
@@ -239,6 +248,14 @@ class Recommendation(Problem[InteractionSchema, InteractionPart]):
         kept = histories(train) if data.save_histories else None
         return replace(schema, users=train.user_names, items=items, histories=kept), Split(train, **others)
 
+    def read_with(self, schema: InteractionSchema, sources: Sources) -> Split[Interactions]:
+        learned, split = self.read(sources)
+        if (learned.users, learned.items) != (schema.users, schema.items):
+            raise ValueError(
+                "data: expected the users and items of the run to go on from, got others; train anew to add some"
+            )
+        return split
+
     def cut(self, split: Split[Interactions], seed: int) -> Split[InteractionPart]:
         if self.data.leave_one_out is not None:
             split = leave_one_out(split.train, by=self.data.leave_one_out, seed=seed)
@@ -295,24 +312,25 @@ class Recommendation(Problem[InteractionSchema, InteractionPart]):
 
     def train_loader(self, train: InteractionPart, seed: int) -> DataLoader[Batch]:
         batches, known = self.batches, train.known
+        with_history = _with_history(known)
+        if not len(with_history):
+            raise ValueError("data: expected at least one pair to learn from, got none")
+        size = batch_size("batches.users", batches.users, 128, len(with_history), "users to train on")
         sampler: SeededBatchSampler
         if batches.relevant is not None and batches.irrelevant is not None:
             sampler = HistoryBatchSampler(
                 known.rows,
                 known.columns,
                 items=known.width,
-                users=batches.users,
+                users=size,
                 relevant=batches.relevant,
                 irrelevant=batches.irrelevant,
                 drop_last=True,
                 seed=seed,
             )
             return batches_of(_Pairs(known), sampler)
-        users = _with_history(known)
-        if not len(users):
-            raise ValueError("data: expected at least one pair to learn from, got none")
-        sampler = ShuffledBatchSampler(users, batch_size=batches.users, drop_last=True, seed=seed)
-        return batches_of(_WholeLists(known, users, by_history=self._by_history), sampler)
+        sampler = ShuffledBatchSampler(with_history, batch_size=size, drop_last=True, seed=seed)
+        return batches_of(_WholeLists(known, with_history, by_history=self._by_history), sampler)
 
     def training_step(
         self, model: nn.Module, loss: nn.Module, batch: Batch, *, previous: Outputs | None = None

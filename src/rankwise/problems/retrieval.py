@@ -78,10 +78,10 @@ class Retrieval(Problem[TableSchema, Part]):
         return cut
 
     def build_model(self, schema: TableSchema) -> nn.Module:
-        width, options = len(schema.features), self.model
+        width, options = len(schema.inputs), self.model
         # A classifier is free in the length of its vectors; the metric depends on angles only.
         embedder = MLPEmbedder(width, options.dimensions, hidden=options.hidden, normalise=not self.loss.classifies)
-        return scaled(embedder, width, options.scaling, fill_missing=schema.missing == "median")
+        return scaled(embedder, width, options.scaling, fill_missing=schema.fill_missing)
 
     def fit_model(self, model: nn.Module, train: Part) -> None:
         fit_scaling(model, train.features)

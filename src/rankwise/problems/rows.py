@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from rankwise.distributed import gather_rows, own_share
 from rankwise.lists import pack
 from rankwise.metrics import Evaluation
-from rankwise.metrics.evaluate import collect
+from rankwise.metrics._evaluate import collect
 from rankwise.metrics.metric import measure_lists
 from rankwise.metrics.names import create_metrics
 from rankwise.problems.inspection import SeenLists

@@ -14,6 +14,7 @@ from rankwise.data import Batch, Part, Split, TableSchema, cut_stratified, read_
 from rankwise.losses import LOSSES, data_prior
 from rankwise.metrics import evaluate
 from rankwise.models import MLPScorer, fit_scaling, scaled
+from rankwise.models.calibration import fit_sigmoid
 from rankwise.problems.batches import batches_of, predict_all, shuffled_batches
 from rankwise.problems.inspection import Inspection, inspect_items, spread_over
 from rankwise.problems.problem import Batches, DataOptions, LossChoice, Names, Problem, Sources, batch_size
@@ -26,13 +27,21 @@ __all__ = ["MLPOptions", "TableOptions", "Tabular", "check_both_kinds", "cut_row
 
 class TableOptions(DataOptions):
     """Tables: CSV, TSV, Parquet, Arrow or npz files. `validation` and `test` are files too, or shares of the rows of
-    `train`. `label`: name or position of the label column. `positive`: name of the positive class."""
+    `train`.
+
+    `label`: name or position of the label column. `positive`: name of the positive class. `features`: names of the
+    columns to use, by default all but `drop` and those that tell nothing (constants, ids). Text is read as categories
+    or dates; `categories` names columns of whole numbers that are categories, too. `missing`: "auto" fills missing
+    cells with the median of the training part and tells the model which they were, "median" only fills them, "error"
+    refuses them.
+    """
 
     label: str | int = -1
     positive: str | None = None
     features: tuple[str, ...] | None = None
     drop: tuple[str, ...] = ()
-    missing: Literal["error", "median"] = "error"
+    categories: tuple[str, ...] = ()
+    missing: Literal["auto", "error", "median"] = "auto"
     header: Literal["auto", "yes", "no"] = "auto"
 
 
@@ -80,9 +89,9 @@ class Tabular(Problem[TableSchema, Part]):
         return cut
 
     def build_model(self, schema: TableSchema) -> nn.Module:
-        width = len(schema.features)
+        width = len(schema.inputs)
         scorer = MLPScorer(width, hidden=self.model.hidden)
-        return scaled(scorer, width, self.model.scaling, fill_missing=schema.missing == "median")
+        return scaled(scorer, width, self.model.scaling, fill_missing=schema.fill_missing)
 
     def fit_model(self, model: nn.Module, train: Part) -> None:
         fit_scaling(model, train.features)
@@ -121,7 +130,12 @@ class Tabular(Problem[TableSchema, Part]):
     ) -> Inspection:
         scores = self.predict(model, part)
         result = evaluate(scores, part.labels, self.measured, bootstrap=bootstrap)
-        return inspect_items(result, scores, part.labels, None, list_word="ranking", item_word="row", curve="precision")
+        words = {"list_word": "ranking", "item_word": "row", "curve": "precision"}
+        return inspect_items(result, scores, part.labels, None, row_name=part.row_name, **words)
+
+    def calibrate(self, model: nn.Module, validation: Part) -> dict[str, Any]:
+        """Return the sigmoid that turns scores into probabilities of a positive label."""
+        return {"sigmoid": fit_sigmoid(self.predict(model, validation), validation.labels > 0)}
 
     def probe_batch(self, train: Part) -> Batch:
         return probe_both_kinds(train)
@@ -140,6 +154,7 @@ def read_tables(
         features=data.features,
         drop=data.drop,
         missing=data.missing,
+        categories=data.categories,
         header=data.header,
     )
     # All rows are one list: other tables need no queries, even if the training data have some.

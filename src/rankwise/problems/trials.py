@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from torch import nn
@@ -13,7 +13,10 @@ from rankwise.data import Part, Split, TableSchema
 from rankwise.problems.problem import Problem
 from rankwise.training import History, fit
 
-__all__ = ["Contender", "Outcome", "Summary", "Trial", "compete", "summarise"]
+__all__ = ["Contender", "Outcome", "Summary", "Trial", "compete", "summarise", "tabulate_seeds"]
+
+# So few values are listed: an interval of their mean would pretend to know more than they say.
+_FEW_SEEDS = 3
 
 
 @dataclass(frozen=True)
@@ -66,8 +69,7 @@ class Outcome:
 
     def summary(self, metric: str) -> Summary:
         """Mean and interval of a metric that lies in [0, 1]; the interval is cut there."""
-        found = summarise(self.values(metric))
-        return replace(found, low=max(found.low, 0.0), high=min(found.high, 1.0))
+        return summarise(self.values(metric), within=(0.0, 1.0))
 
     @property
     def seconds(self) -> float:
@@ -108,8 +110,8 @@ def compete(
     return Outcome(contender, tuple(_trial(contender, seed, rates, on_step) for seed in seeds))
 
 
-def summarise(values: Sequence[float]) -> Summary:
-    """Mean and 95 % interval (Student's t) of a few independent values.
+def summarise(values: Sequence[float], *, within: tuple[float, float] = (-math.inf, math.inf)) -> Summary:
+    """Mean and 95 % interval (Student's t) of a few independent values; the interval is cut to the range `within`.
 
     Example:
         >>> summary = summarise([0.8, 0.9, 0.7])
@@ -123,7 +125,36 @@ def summarise(values: Sequence[float]) -> Summary:
 
     std = float(np.std(values, ddof=1))
     reach = float(stdtrit(len(values) - 1, 0.975)) * std / math.sqrt(len(values))
-    return Summary(mean, std, mean - reach, mean + reach)
+    return Summary(mean, std, max(mean - reach, within[0]), min(mean + reach, within[1]))
+
+
+def tabulate_seeds(
+    seeds: Sequence[int], values: Mapping[str, Sequence[float]], *, differences: bool = False
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return the columns and rows of a table of metrics over seeds.
+
+    Up to three seeds are listed one by one; more get a 95 % interval within the range of a metric.
+
+    Args:
+        seeds: of the runs.
+        values: by name, one value per seed, in [0, 1].
+        differences: whether the values are differences of two such.
+
+    Example:
+        >>> tabulate_seeds([0, 1], {"ap": [0.8, 0.9]})
+        (('mean', 'seed 0', 'seed 1'), [('ap', '0.8500', '0.8000', '0.9000')])
+    """
+    sign = "+" if differences else ""
+    rows = []
+    for name, each in values.items():
+        found = summarise(each, within=(-1.0 if differences else 0.0, 1.0))
+        if len(seeds) <= _FEW_SEEDS:
+            told = [f"{value:{sign}.4f}" for value in each]
+        else:
+            told = [f"{found.low:{sign}.4f} to {found.high:{sign}.4f}"]
+        rows.append((name, f"{found.mean:{sign}.4f}", *told))
+    few = len(seeds) <= _FEW_SEEDS
+    return ("mean", *(f"seed {seed}" for seed in seeds)) if few else ("mean", "95 % interval over seeds"), rows
 
 
 def _trial(contender: Contender, seed: int, rates: Sequence[float], on_step: Callable[[], None] | None) -> Trial:

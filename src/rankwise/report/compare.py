@@ -14,7 +14,7 @@ from rankwise.report.plots import Look, axis, curve, plain, smoothed
 from rankwise.report.write import versions
 from rankwise.training import History
 
-__all__ = ["ComparedMetric", "comparison_report"]
+__all__ = ["ComparedMetric", "comparison_report", "difference_section", "training_section"]
 
 LOOKS: tuple[Look, ...] = ((1, "solid"), (2, "dash"), (3, "dot"), (4, "dashdot"), (5, "longdash"))
 MOST = 5
@@ -48,10 +48,10 @@ def comparison_report(
         compared: one or more metrics, the first of which is the headline.
         histories: of those systems that are runs, by name: the metric they were chosen by, and their history.
     """
-    sections = [_differences(names, each) for each in compared]
+    sections = [difference_section(names, each) for each in compared]
     sections += [_by_query(names, each) for each in compared if len(each.queries) > 1]
     if histories:
-        sections.append(_training(histories))
+        sections.append(training_section(histories))
     return Report(
         title=f"rankwise compare: {' and '.join(names)}",
         headline=_sentence(names, compared[0]),
@@ -73,7 +73,8 @@ def _sentence(names: Sequence[str], compared: ComparedMetric) -> str:
     return f"{other} is {word} than {names[0]}: {gap}."
 
 
-def _differences(names: Sequence[str], compared: ComparedMetric) -> Section:
+def difference_section(names: Sequence[str], compared: ComparedMetric) -> Section:
+    """Return the differences of all systems to the first, with intervals."""
     first = compared.found[0]
     rows = [(names[0], f"{first.mean_b:.4f}", "", "", "", "")]
     series = []
@@ -166,7 +167,8 @@ def _by_query(names: Sequence[str], compared: ComparedMetric) -> Section:
     )
 
 
-def _training(histories: Mapping[str, tuple[str, History]]) -> Section:
+def training_section(histories: Mapping[str, tuple[str, History]]) -> Section:
+    """Return the losses and validation metrics of runs along their training, by name."""
     losses, metrics = [], []
     named = ""
     for look, (name, (metric, history)) in zip(LOOKS * len(histories), histories.items(), strict=False):

@@ -39,6 +39,12 @@ def migrate(folder: RunFolder) -> None:
             f"its training data are, and needs {missing[0]}"
         )
     schema, split = problem.read({})
+    if getattr(schema, "left_out", None):
+        # Version 0.1 used every column.
+        options: Any = getattr(problem, "data")  # noqa: B009 (of the kinds that read tables)
+        used = [name for name in schema.columns if name not in (schema.label, schema.query, *options.drop)]
+        problem = problem.changed(data={**dict(options), "features": tuple(used)})
+        schema, split = problem.read({})
     model = problem.build_model(schema)
     best = folder.checkpoints().best
     if best.is_file():

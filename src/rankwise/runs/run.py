@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, nn
+from torch.nn.functional import normalize
 
+from rankwise.checks import check_count
+from rankwise.data import InteractionSchema, TableSchema
+from rankwise.data.columns import find_column
+from rankwise.data.letor import is_letor
+from rankwise.data.table_files import RawTable, open_table
 from rankwise.metrics import BoxTable, Evaluation
+from rankwise.problems.importance import REPEATS, Importance, measure_importance, quick_importance
 from rankwise.problems.inspection import Inspection
 from rankwise.problems.problem import Problem
 from rankwise.runs.folder import REPORT, RunFolder, write_table
 from rankwise.runs.migrations import migrate
-from rankwise.runs.predictions import Predictions, score_columns
+from rankwise.runs.predictions import Detections, Predictions, RankedLists, part_columns
 from rankwise.training import History
+
+if TYPE_CHECKING:
+    from rankwise.runs.export import Exported
 
 __all__ = ["Run", "load_run", "load_runs"]
 
+# Scores that `recommend` and `search` hold at once.
+SCORES_AT_ONCE = 1 << 23
 # Entries of the record that training adds.
 RESULTS = ("steps", "settings", "calibration", "refit")
 
@@ -62,20 +75,121 @@ class Run:
         """Return the number of steps that the training takes in all; 0 if it has not started."""
         return int(self.record.get("steps", 0))
 
-    def predict(self, source: Any) -> Predictions | BoxTable:
+    @property
+    def unseen(self) -> str:
+        """Return the part to explain the model on: "validation", or "test" once it was refitted with that."""
+        return "test" if self.problem.refit and self.finished else "validation"
+
+    def predict(self, source: Any, *, probabilities: bool = False, keep: Sequence[str] = ()) -> Predictions:
         """Return the outputs of the model for the rows of a source; labels are not needed.
 
         Args:
             source: in the form of the training data: a file or a table in memory. Columns are matched by name.
+            probabilities: return probabilities of a positive label instead of scores, by a sigmoid that was fitted
+                on the validation part.
+            keep: columns of the source to return beside the outputs, such as an id.
         """
+        self._require("predict", "scores", "vectors")
+        chunks = list(self.predict_chunks(source, probabilities=probabilities, keep=keep))
+        return chunks[0] if len(chunks) == 1 else _joined(chunks)
+
+    def predict_chunks(
+        self, source: Any, *, probabilities: bool = False, keep: Sequence[str] = ()
+    ) -> Iterator[Predictions]:
+        """Yield the outputs for a source that may be larger than memory, in chunks of rows; see `predict`.
+
+        Tables (CSV, Parquet, Arrow, JSON lines) are read in chunks, unless the model needs whole lists; all other
+        sources are one chunk.
+        """
+        self._require("predict", "scores", "vectors")
+        sigmoid = self._sigmoid() if probabilities else None
+        row = 1
+        for part, raw in self._read_chunks(source):
+            outputs = self.problem.predict(self.model, part)
+            assert isinstance(outputs, Tensor)
+            if sigmoid is not None:
+                outputs = torch.sigmoid(sigmoid[0] * outputs.double() + sigmoid[1])
+            names = ("query_ids", "query_names", "row_names", "output_names")
+            known = {name: getattr(part, name, None) for name in names}
+            labels = getattr(part, "targets", None)
+            yield Predictions(
+                outputs,
+                labels=labels if isinstance(labels, Tensor) else None,
+                name="score" if sigmoid is None else "probability",
+                first_row=row,
+                kept=_kept(raw, keep),
+                **known,
+            )
+            row += len(outputs)
+
+    def rank(self, source: Any, *, keep: Sequence[str] = ()) -> dict[str, list[Any]]:
+        """Return the rows of a source as columns, those of each list together, best first, with a column `rank`."""
+        return self.predict(source, keep=keep).ranked()
+
+    def recommend(self, users: Any = None, k: int = 10) -> RankedLists:
+        """Return the k best items for each user, without those that the user is known to have chosen.
+
+        Args:
+            users: names of users; or a source of users, who are ranked for by what they chose in training; or a source
+                of users and items, the histories to rank by, also of new users. None is all users of the training data.
+            k: length of the lists.
+        """
+        if not isinstance(self.schema, InteractionSchema):
+            raise ValueError(f"recommend: expected a recsys run, got {self.problem.kind}; use {self._verb}")
+        part = self.schema.read(self._as_users(users), labels="optional")
+        k = min(check_count("k", k), len(self.schema.items))
+        items, scores = [], []
+        for rows in torch.arange(len(part)).split(max(1, SCORES_AT_ONCE // max(1, len(self.schema.items)))):
+            block = part.take(rows)
+            outputs = self.problem.predict(self.model, block)
+            assert isinstance(outputs, Tensor)
+            known = block.known.dense() > 0
+            best = outputs.masked_fill(known, float("-inf")).topk(k, dim=1)
+            items.append(torch.where(best.values.isinf(), -1, best.indices))
+            scores.append(best.values)
+        return RankedLists(part.user_names, torch.cat(items), self.schema.items, torch.cat(scores))
+
+    def embed(self, source: Any) -> Predictions:
+        """Return the vectors of the images or rows of a source."""
+        self._require("embed", "vectors")
+        return self.predict(source)
+
+    def search(self, queries: Any, gallery: Any = None, k: int = 10) -> RankedLists:
+        """Return the k nearest of a gallery for each query, by the cosine of their vectors.
+
+        Args:
+            queries: images or rows.
+            gallery: images or rows to search; None searches the queries themselves, each without itself.
+            k: length of the lists.
+        """
+        self._require("search", "vectors")
+        asked, asked_names = self._vectors(queries)
+        among, names = (asked, asked_names) if gallery is None else self._vectors(gallery)
+        k = min(check_count("k", k), len(among) - (gallery is None))
+        items, scores = [], []
+        for rows in torch.arange(len(asked)).split(max(1, SCORES_AT_ONCE // max(1, len(among)))):
+            cosines = asked[rows] @ among.T
+            if gallery is None:
+                cosines[torch.arange(len(rows)), rows] = float("-inf")
+            best = cosines.topk(k, dim=1)
+            items.append(best.indices)
+            scores.append(best.values)
+        return RankedLists(asked_names, torch.cat(items), names, torch.cat(scores), ("query", "match"))
+
+    def detect(self, source: Any) -> Detections:
+        """Return the boxes that a detector finds in images, with scores from 0 to 1.
+
+        Args:
+            source: a folder of images, a file, or a data set with or without boxes.
+        """
+        self._require("detect", "boxes")
         part = self.schema.read(source, labels="optional")
-        outputs = self.problem.predict(self.model, part)
-        if not isinstance(outputs, Tensor):
-            return outputs
-        names = ("query_ids", "query_names", "row_names", "output_names")
-        known = {name: getattr(part, name, None) for name in names}
-        labels = getattr(part, "targets", None)
-        return Predictions(outputs, labels=labels if isinstance(labels, Tensor) else None, **known)
+        found = self.problem.predict(self.model, part)
+        assert isinstance(found, BoxTable)
+        assert found.score is not None
+        logits = [float("inf") if each is None else float(each) for each in self.calibration.get("thresholds", ())]
+        thresholds = tuple(torch.tensor(logits).sigmoid().tolist()) or (0.5,) * len(part.classes)
+        return Detections(found._replace(score=found.score.sigmoid()), part, thresholds)
 
     def evaluate(self, source: Any = None, metrics: Sequence[str] = (), *, bootstrap: int = 1000) -> Evaluation:
         """Return the metrics on a source with labels, or on the test part.
@@ -96,11 +210,77 @@ class Run:
         chosen = self.part(part) if source is None else self.read(source)
         return problem.inspect(self.model, chosen, bootstrap=bootstrap, calibration=self.calibration)
 
+    def importance(self, source: Any = None, metric: str | None = None, repeats: int = REPEATS) -> Importance:
+        """Return how much of a metric is lost when one column is shuffled, for each column of a table.
+
+        Args:
+            source: with labels, in the form of the training data; None is the part `unseen`, which is read and cut
+                again from the files of the problem.
+            metric: by name; by default that by which choices are made.
+            repeats: shuffles of each column.
+        """
+        part = self.part(self.unseen) if source is None else self.read(source)
+        return measure_importance(self.problem, self.model, self.schema, part, metric=metric, repeats=repeats)
+
+    def quick_importance(self) -> Importance | None:
+        """Return the importance of the columns on the part `unseen`; None if there is none or it takes long."""
+        return quick_importance(self.problem, self.model, self.schema, self.part(self.unseen))
+
     def write_scores(self, path: Path, shown: Inspection, source: Any = None) -> None:
         """Write the scores of an inspection of a source, or of the test part, as a CSV file."""
         part = self.part("test") if source is None else self.read(source)
         assert shown.scores is not None
-        write_table(path, score_columns(shown.scores, part.targets, part.query_ids))
+        write_table(path, part_columns(shown.scores, part))
+
+    @property
+    def _verb(self) -> str:
+        """Return the method that uses this run."""
+        if isinstance(self.schema, InteractionSchema):
+            return "recommend"
+        return {"scores": "predict", "vectors": "embed or search", "boxes": "detect"}[self.problem.outputs]
+
+    def _require(self, verb: str, *outputs: str) -> None:
+        """Refuse a method that this kind of run does not have, and name the one it has."""
+        if self.problem.outputs not in outputs:
+            raise ValueError(
+                f"{verb}: expected a run whose model gives {' or '.join(outputs)}, got a {self.problem.kind} run, "
+                f"which gives {self.problem.outputs}; use {self._verb}"
+            )
+
+    def _read_chunks(self, source: Any) -> Iterator[tuple[Any, RawTable | None]]:
+        if isinstance(self.schema, TableSchema) and not self.problem.whole_lists:
+            yield from self.schema.read_chunks(source)
+        elif isinstance(self.schema, TableSchema) and not (isinstance(source, str | Path) and is_letor(source)):
+            raw = open_table(source, header=self.schema.header)
+            yield self.schema.read(raw, labels="optional"), raw
+        else:
+            yield self.schema.read(source, labels="optional"), None
+
+    def _sigmoid(self) -> tuple[float, float]:
+        found = self.calibration.get("sigmoid")
+        if found is None:
+            raise ValueError(
+                f"probabilities: expected a run with a calibration of its scores, got a {self.problem.kind} run without"
+            )
+        return float(found[0]), float(found[1])
+
+    def _as_users(self, users: Any) -> Any:
+        """Return names of users as a table of one column."""
+        names = self.schema.users if users is None else users
+        if not isinstance(names, tuple | list):
+            return users
+        import polars as pl
+
+        return pl.DataFrame({self.schema.user if self.schema.named else "user": [str(name) for name in names]})
+
+    def _vectors(self, source: Any) -> tuple[Tensor, tuple[str, ...]]:
+        """Return unit vectors and the names of their images or rows."""
+        part = self.schema.read(source, labels="optional")
+        vectors = self.problem.predict(self.model, part)
+        assert isinstance(vectors, Tensor)
+        name = getattr(part, "file_name", None)
+        names = tuple(str(row + 1) if name is None else name(row) for row in range(len(vectors)))
+        return normalize(vectors, dim=1), names
 
     def read(self, source: Any) -> Any:
         """Return a source with labels as a part."""
@@ -119,6 +299,7 @@ class Run:
         path: str | Path | None = None,
         *,
         inspection: Inspection | None = None,
+        importance: Importance | None = None,
         part: str = "test",
         name: str | None = None,
     ) -> Path:
@@ -127,6 +308,7 @@ class Run:
         Args:
             path: of the file.
             inspection: what the figures are of; by default the test part.
+            importance: of the columns; by default, without an inspection, on the part `unseen` if that takes seconds.
             part: what the report calls those data.
             name: the title; by default that of the folder.
         """
@@ -138,10 +320,25 @@ class Run:
                 raise ValueError("path: expected the name of a file, as this run has no folder, got None")
             path = self.folder / REPORT
         shown = self.inspect(part=part) if inspection is None else inspection
+        if inspection is None and importance is None:
+            importance = self.quick_importance()
         title = name or (self.folder.resolve().name if self.folder is not None else "run")
-        page = page_of(title, self.problem, self.record, shown, self.history, steps=self.steps, part=part)
+        page = page_of(
+            title, self.problem, self.record, shown, self.history, steps=self.steps, part=part, importance=importance
+        )
         write_report(Path(path), page)
         return Path(path)
+
+    def export(self, path: str | Path, source: Any = None) -> Exported:
+        """Write the model, with its numeric preprocessing, as .onnx or .pt2, checked against the run's own outputs.
+
+        Args:
+            path: of the file.
+            source: data in the form of the training data to check on; by default random ones.
+        """
+        from rankwise.runs.export import export_run
+
+        return export_run(self, path, source)
 
     def save(self, folder: str | Path) -> None:
         """Save a run that is in memory; `load_run` opens it anywhere."""
@@ -157,6 +354,48 @@ class Run:
         )
         target.update_record(**{key: self.record[key] for key in RESULTS if key in self.record})
         self.folder = target.path
+
+
+def _kept(raw: RawTable | None, names: Sequence[str]) -> dict[str, list[Any]]:
+    """Return columns of a source as lists."""
+    if not names:
+        return {}
+    if raw is None:
+        raise ValueError(f"keep: expected a source that is a table with columns, got another, and {names[0]!r}")
+    return {name: raw.frame[find_column(raw.name, raw.columns, "keep", name)].to_list() for name in names}
+
+
+def _joined(chunks: Sequence[Predictions]) -> Predictions:
+    """Return chunks as one; lists that are known by name are numbered anew."""
+    first = chunks[0]
+    kept = {name: [value for chunk in chunks for value in chunk.kept[name]] for name in first.kept}
+    query_ids, query_names = None, first.query_names
+    if first.query_ids is not None:
+        if query_names is None:
+            query_ids = torch.cat([chunk.query_ids for chunk in chunks if chunk.query_ids is not None])
+        else:
+            numbers: dict[str, int] = {}
+            for chunk in chunks:
+                for name in chunk.query_names or ():
+                    numbers.setdefault(name, len(numbers))
+            query_ids = torch.cat(
+                [
+                    torch.tensor([numbers[name] for name in chunk.query_names or ()])[chunk.query_ids]
+                    for chunk in chunks
+                    if chunk.query_ids is not None
+                ]
+            )
+            query_names = tuple(numbers)
+    labels = [chunk.labels for chunk in chunks if chunk.labels is not None]
+    return Predictions(
+        torch.cat([chunk.outputs for chunk in chunks]),
+        query_ids,
+        torch.cat(labels) if labels else None,
+        query_names,
+        output_names=first.output_names,
+        name=first.name,
+        kept=kept,
+    )
 
 
 def load_run(folder: str | Path) -> Run:

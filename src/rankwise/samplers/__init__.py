@@ -10,11 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from rankwise.registry import Registry, SamplerRecord
-from rankwise.samplers.binary import BinaryBatchSampler
-from rankwise.samplers.classes import ClassBatchSampler
+from rankwise.samplers.labelled import BinaryBatchSampler, ClassBatchSampler, ShuffledBatchSampler
 from rankwise.samplers.queries import QueryBatchSampler
 from rankwise.samplers.seeded import SeededBatchSampler
-from rankwise.samplers.shuffled import ShuffledBatchSampler
 
 __all__ = [
     "SAMPLERS",

@@ -12,11 +12,13 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, check_X_y, validate_data
 
 from rankwise.checks import check_count, check_positive, check_share
 from rankwise.losses import LOSSES, ListLoss
-from rankwise.sklearn.learning import Budget, learn
+from rankwise.sklearn.frames import FrameEncoder, is_frame
+from rankwise.sklearn.learning import Budget
+from rankwise.sklearn.network import Network
 from rankwise.sklearn.problems import Problem
 from rankwise.sklearn.scorer import Members
 from rankwise.sklearn.table import Table, scaler_of
@@ -27,7 +29,6 @@ Floats = NDArray[np.float64]
 
 # The held-out rows are looked at this often in a full run.
 _LOOKS = 20
-_CHUNK = 65_536
 
 
 class RankingEstimator(BaseEstimator):  # type: ignore[misc]
@@ -89,31 +90,41 @@ class RankingEstimator(BaseEstimator):  # type: ignore[misc]
     def _check_weights(self, X: Any, sample_weight: Any) -> tuple[Floats, NDArray[np.bool_]]:
         """Weights (N,), and which of them are above 0: the others are as good as absent."""
         weights: Floats = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        if not weights.any():  # newer versions of scikit-learn refuse it themselves
+            raise ValueError("sample_weight: expected at least one non-zero weight")
         return weights, weights > 0
 
     def _begin(self, X: Any, weights: Floats, outputs: int, dtype: torch.dtype) -> None:
-        """A new ensemble and a new loss."""
-        self._loss = self._make_loss()
+        """Build a new network and a new loss."""
         self._scaler = scaler_of(X, weights)
         generator = torch.Generator().manual_seed(self._draw_seed())
-        model = Members(self.members, X.shape[1], outputs, hidden=self.hidden, generator=generator)
-        self._model = model.to(dtype)
+        model = Members(self.members, X.shape[1], outputs, hidden=self._widths, generator=generator)
+        self._network = Network(model.to(dtype), self._make_loss())
 
-    def _train(self, X: Any, weights: Floats, problem: Problem) -> None:
-        """All steps, with the best weights by the held-out rows in the end."""
+    @property
+    def _widths(self) -> Sequence[int]:
+        """The widths of the hidden layers."""
+        return self.hidden
+
+    @property
+    def _budget(self) -> Budget:
+        """All steps, with looks at the held-out rows."""
         every = max(1, self.max_steps // _LOOKS)
         rates = float(self.learning_rate), float(self.weight_decay)
-        self._learn(X, weights, problem, Budget(self.max_steps, *rates, check_every=every, patience=self.patience))
+        return Budget(self.max_steps, *rates, check_every=every, patience=self.patience)
+
+    def _train(self, X: Any, weights: Floats, problem: Problem) -> None:
+        """Take all steps and keep the weights that are best for the held-out rows."""
+        self._learn(X, weights, problem, self._budget)
 
     def _train_more(self, X: Any, weights: Floats, problem: Problem, steps: int) -> None:
-        """A few more steps at a constant rate."""
+        """Take a few more steps at a constant rate."""
         rates = float(self.learning_rate), float(self.weight_decay)
         self._learn(X, weights, problem, Budget(steps, *rates, cooling=False))
 
     def _learn(self, X: Any, weights: Floats, problem: Problem, budget: Budget) -> None:
-        table = Table(X, self._scaler, next(self._model.parameters()).dtype)
-        self.history_ = learn(self._model, self._loss, problem, table.__getitem__, budget, self._random)
-        self._note_spread(X, weights)
+        table = Table(X, self._scaler, next(self._network.model.parameters()).dtype)
+        self.history_ = self._network.train(table.__getitem__, weights, problem, budget, self._random)
 
     def _draw_seed(self) -> int:
         return int(self._random.integers(2**31))
@@ -122,39 +133,51 @@ class RankingEstimator(BaseEstimator):  # type: ignore[misc]
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         self._random = np.random.default_rng(seed)
 
-    def _note_spread(self, X: Any, weights: Floats) -> None:
-        """Members of equal say: a ranking loss leaves the scale of scores open, so each is divided by its own."""
-        scores = self._raw_scores(X)
-        share = weights[:, None] / weights.sum()
-        self._centre = (scores * share).sum(1, keepdims=True)
-        spread = np.sqrt(((scores - self._centre) ** 2 * share).sum(1, keepdims=True))
-        self._spread = np.where(spread > 0, spread, 1.0)
-
-    def _raw_scores(self, X: Any) -> Floats:
-        """(M, N, C). In float64, so that the scores of a row do not depend on the rows beside it."""
-        table = Table(X, self._scaler, torch.float64)
-        model = copy.deepcopy(self._model).double()
-        with torch.no_grad():
-            parts = [
-                model(table[np.arange(start, min(start + _CHUNK, X.shape[0]))]).numpy()
-                for start in range(0, X.shape[0], _CHUNK)
-            ]
-        return np.concatenate(parts, axis=1)
-
     def _member_scores(self, X: Any) -> Floats:
-        """(M, N, C), each member with mean 0 and spread 1 on the rows it was trained with."""
-        scaled: Floats = (self._raw_scores(X) - self._centre) / self._spread
-        return scaled
+        """Return the scores (M, N, C) of each member."""
+        table = Table(X, self._scaler, torch.float64)
+        return self._network.member_scores(table.__getitem__, X.shape[0])
 
     def _scores(self, X: Any) -> Floats:
         """(N, C): the mean of the members."""
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        mean: Floats = self._member_scores(X).mean(0)
+        mean: Floats = self._member_scores(self._check_features(X)).mean(0)
         return mean
 
+    def _check_features(self, X: Any) -> Any:
+        """Return rows to score as an array or a CSR array."""
+        if is_frame(X) and self._encoder is not None:
+            return self._encode(X, reset=False)
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        return X if self._encoder is None else self._encode_numbers(X)
+
+    def _check_labelled(self, X: Any, y: Any, *, reset: bool, **options: Any) -> tuple[Any, Any]:
+        """Return rows as an array or a CSR array, and their labels; `reset` learns the columns of a frame anew."""
+        options |= {"accept_sparse": "csr", "dtype": np.float64}
+        if is_frame(X) and (reset or self._encoder is not None):
+            return check_X_y(self._encode(X, reset=reset), y, **options)  # type: ignore[no-any-return]
+        X, y = validate_data(self, X, y, reset=reset, **options)
+        if reset:
+            self._encoder: FrameEncoder | None = None
+        return (X if self._encoder is None else self._encode_numbers(X)), y
+
+    def _encode(self, frame: Any, *, reset: bool) -> Floats:
+        validate_data(self, frame, skip_check_array=True, reset=reset)
+        if reset:
+            self._encoder = FrameEncoder(frame)
+            self.columns_left_out_ = self._encoder.left_out
+        assert self._encoder is not None
+        return self._encoder.encode(frame)
+
+    def _encode_numbers(self, X: Any) -> Floats:
+        """Encode an array without names, after a frame was learned from: its columns are those of the frame."""
+        import polars as pl
+
+        assert self._encoder is not None
+        return self._encoder.encode(pl.DataFrame(X, schema=self._encoder.columns, orient="row"))
+
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_centre")
+        return hasattr(self, "_network")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

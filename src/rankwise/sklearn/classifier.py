@@ -3,48 +3,68 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import ClassifierMixin
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_consistent_length, column_or_1d, validate_data
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+)
 
+from rankwise.checks import check_choice
 from rankwise.metrics import average_precision
 from rankwise.sklearn.base import Floats, RankingEstimator
 from rankwise.sklearn.calibration import fit_sigmoid
+from rankwise.sklearn.portfolio import Portfolio, Rows
 from rankwise.sklearn.problems import OneList, hold_out
 from rankwise.sklearn.table import merge_rows, row_keys, scaler_of
 
 __all__ = ["APClassifier"]
 
+_MODELS = ("auto", "network", "linear")
+
+
+def _takes_more_rows(classifier: APClassifier) -> bool:
+    if classifier.model == "auto":
+        raise AttributeError("partial_fit: expected model='network' or model='linear', got model='auto'")
+    return True
+
 
 class APClassifier(ClassifierMixin, RankingEstimator):  # type: ignore[misc]
     """A classifier that ranks positives first: trained for average precision (AP), scored by it.
 
-    Several small networks, each trained without a part of the rows, which says when it was at its best and, all parts
-    together, which chance a score means. More than two classes are one ranking each, one against the rest.
+    By default a portfolio: logistic regressions, extra trees, histogram boosting and small networks, trained with cross
+    entropy and with the ranking loss, each on all rows but a fifth, five times. Their scores of the rows left out
+    decide how they are mixed. More than two classes are one ranking each, one against the rest.
 
     Args:
+        model: "auto" (the portfolio), "network" or "linear" (networks or linear models trained with `loss` alone).
         loss: the registered name of a loss of binary labels, see `rankwise list`.
         loss_options: options of that loss.
-        hidden: the widths of the hidden layers; () is a linear model.
-        members: how many networks; their scores are averaged.
-        max_steps: optimiser steps at most.
+        hidden: the widths of the hidden layers of networks.
+        members: how many members each learner has; their scores are averaged.
+        max_steps: optimiser steps of a network at most.
         batch_size: rows in a batch; a table of no more rows is gone over as a whole.
         learning_rate: of AdamW; it falls to 0 over `max_steps`.
         weight_decay: of AdamW.
         validation_fraction: the share of rows, of each class, held out from each member.
-        patience: stop after so many of the 20 looks at the held-out rows in a row without a better member.
+        patience: stop after so many of the 20 looks at the held-out rows in a row without a better one.
         random_state: a seed decides everything that is random.
 
     Attributes:
         classes_: (C,) the classes; the second of two is the positive one.
         n_features_in_, feature_names_in_: what `fit` saw; names where X has them, as a pandas or polars frame does.
-        history_: step, loss and AP of the held-out rows at each look.
+        columns_left_out_: of a frame, the columns that tell nothing, with the reason for each.
+        learners_: of a portfolio, the name, out-of-fold AP and mixing weight (the mean over classes) of each learner.
+        history_: of "network" and "linear", step, loss and AP of the held-out rows at each look.
 
     Example:
         >>> from sklearn.datasets import make_classification
@@ -59,6 +79,7 @@ class APClassifier(ClassifierMixin, RankingEstimator):  # type: ignore[misc]
     def __init__(
         self,
         *,
+        model: Literal["auto", "network", "linear"] = "auto",
         loss: str = "soprc",
         loss_options: Mapping[str, Any] | None = None,
         hidden: Sequence[int] = (64, 64),
@@ -83,17 +104,19 @@ class APClassifier(ClassifierMixin, RankingEstimator):  # type: ignore[misc]
             patience=patience,
             random_state=random_state,
         )
+        self.model = model
         self.batch_size = batch_size
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> APClassifier:
         """Train from scratch.
 
         Args:
-            X: (N, D) numbers: an array, a sparse CSR matrix, a pandas or polars frame.
+            X: (N, D) numbers: an array or a sparse CSR matrix; or a pandas or polars frame with columns of any kind.
             y: (N,) classes.
             sample_weight: (N,) numbers of 0 or more; 0 is as good as absent, 2 as good as twice.
         """
         self._check_options("batch_size")
+        check_choice("model", self.model, _MODELS)
         X, y, weights = self._check_rows(X, y, sample_weight, reset=True)
         check_classification_targets(y)
         self.classes_, kinds = np.unique(y, return_inverse=True)
@@ -106,14 +129,28 @@ class APClassifier(ClassifierMixin, RankingEstimator):  # type: ignore[misc]
             rows, weights = merge_rows(keys, kinds, weights)
             X, keys, kinds = X[rows], keys[rows], kinds[rows]
         held = hold_out(keys, kinds, self.members, self.validation_fraction)
+        if self.model == "auto":
+            self._fit_portfolio(X, Rows(kinds, weights, held, len(self.classes_)))
+            return self
         # In float64 the order in which a small table is summed does not show.
         self._begin(X, weights, self._outputs, torch.float64 if X.shape[0] <= self.batch_size else torch.float32)
         self._train(X, weights, OneList(*self._as_lists(kinds, weights), held, self.batch_size))
         self._calibrate(self._member_scores(X), held, kinds, weights)
         return self
 
+    def _fit_portfolio(self, X: Any, rows: Rows) -> None:
+        options = {"hidden": self.hidden, "budget": self._budget, "batch_size": self.batch_size}
+        self._portfolio = Portfolio(self._make_loss(), **options)
+        self._portfolio.fit(X, rows, self._random)
+        mean = np.mean([mix.weight for mix in self._portfolio.mixes], axis=0)
+        found = zip(self._portfolio.names, self._portfolio.quality, mean, strict=True)
+        self.learners_ = [{"learner": name, "ap": float(ap), "weight": float(weight)} for name, ap, weight in found]
+
+    @available_if(_takes_more_rows)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> APClassifier:
         """Go on with some more rows: one pass over them. Nothing is held out; the last call's rows calibrate.
+
+        Only for `model="network"` and `model="linear"`.
 
         Args:
             X: (N, D); y: (N,); sample_weight: (N,), see `fit`.
@@ -136,7 +173,7 @@ class APClassifier(ClassifierMixin, RankingEstimator):  # type: ignore[misc]
             self._begin(X, weights, self._outputs, torch.float32)
         else:
             scaler_of(X, weights, self._scaler)
-        held = np.zeros((self._model.members, X.shape[0]), dtype=bool)
+        held = np.zeros((self._network.model.members, X.shape[0]), dtype=bool)
         problem = OneList(*self._as_lists(kinds, weights), held, self.batch_size)
         self._train_more(X, weights, problem, steps=-(-X.shape[0] // self.batch_size))
         self._calibrate(self._member_scores(X), held, kinds, weights)
@@ -144,7 +181,11 @@ class APClassifier(ClassifierMixin, RankingEstimator):  # type: ignore[misc]
 
     def decision_function(self, X: Any) -> Floats:
         """Calibrated log odds, (N,) of the positive class, or (N, C); in the order of the scores of each class."""
-        logits = self._scores(X) * self._slope + self._intercept
+        check_is_fitted(self)
+        if hasattr(self, "_portfolio"):
+            logits = self._portfolio.logits(self._check_features(X))
+        else:
+            logits = self._scores(X) * self._slope + self._intercept
         return logits[:, 0] if self._outputs == 1 else logits
 
     def predict_proba(self, X: Any) -> Floats:
@@ -174,9 +215,16 @@ class APClassifier(ClassifierMixin, RankingEstimator):  # type: ignore[misc]
         return float(average_precision(scores.T, labels.T, weights=weights.expand(labels.T.shape)))
 
     def _check_rows(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> tuple[Any, Any, Floats]:
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, reset=reset)
+        X, y = self._check_labelled(X, y, reset=reset)
         weights, there = self._check_weights(X, sample_weight)
         return X[there], y[there], weights[there]
+
+    @property
+    def _widths(self) -> Sequence[int]:
+        return () if self.model == "linear" else self.hidden
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_portfolio") or super().__sklearn_is_fitted__()
 
     @property
     def _outputs(self) -> int:

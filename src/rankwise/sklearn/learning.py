@@ -1,9 +1,9 @@
-"""The loop: steps of AdamW on batches, the best weights of each member by its held-out rows."""
+"""The loop: steps of AdamW on batches; all members stop at the look that is best for their held-out rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -13,9 +13,10 @@ from torch import Tensor, nn
 from rankwise.sklearn.problems import Problem
 from rankwise.sklearn.scorer import Members
 
-__all__ = ["Budget", "learn"]
+__all__ = ["Budget", "Fetch", "learn"]
 
 Fetch = Callable[[NDArray[np.intp]], Tensor]
+Weights = list[Tensor]
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Budget:
         learning_rate: of the first step; it falls to 0 along half a cosine if `cooling`.
         weight_decay: of AdamW.
         check_every: look at the held-out rows after every so many steps; 0 never does.
-        patience: stop after so many looks in a row without a better member.
+        patience: stop after so many looks in a row without a better one.
     """
 
     steps: int
@@ -38,12 +39,33 @@ class Budget:
     patience: int = 0
 
 
-@dataclass
 class Best:
-    """The best weights of each member so far."""
+    """The weights at the best look, by the mean of a look and its two neighbours; of equal ones the last."""
 
-    quality: NDArray[np.float64]
-    weights: list[Tensor] = field(default_factory=list)
+    def __init__(self) -> None:
+        self._qualities: list[float] = []
+        self._candidate: Weights = []
+        self._quality = -np.inf
+        self.weights: Weights = []
+
+    def look(self, quality: float, model: nn.Module) -> None:
+        """Note the quality and the weights of a look."""
+        self._qualities.append(quality)
+        if len(self._qualities) > 1:
+            self._judge(self._qualities[-3:])
+        self._candidate = [parameter.detach().clone() for parameter in model.parameters()]
+
+    def finish(self) -> Weights:
+        """Return the best weights; empty if there was no look."""
+        if self._qualities:
+            self._judge(self._qualities[-2:])
+        return self.weights
+
+    def _judge(self, qualities: list[float]) -> None:
+        mean = float(np.mean(qualities))
+        # A quality that is not defined (NaN) leaves the last weights.
+        if not mean < self._quality:
+            self._quality, self.weights = mean, self._candidate
 
 
 def learn(
@@ -57,15 +79,17 @@ def learn(
     """Train in place and return what was seen on the way: step, loss, quality of the held-out rows.
 
     Args:
-        model: M members; each is left with its best weights by its own held-out rows, or the last if it has none.
+        model: M members; left with the weights of the look at which the members did best on their held-out rows, or
+            the last if nothing is held out.
         loss: a list loss.
         problem: batches, costs and quality.
         fetch: rows of any shape (...,) to features (..., D).
         budget: see `Budget`.
         random: decides the batches.
     """
-    optimiser = torch.optim.AdamW(model.parameters(), lr=budget.learning_rate, weight_decay=budget.weight_decay)
-    best = Best(np.full(len(problem.held), -np.inf))
+    rate, decay = budget.learning_rate, budget.weight_decay
+    optimiser = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=decay, fused=True)
+    best, highest = Best(), -np.inf
     seen: list[dict[str, float]] = []
     since_better, losses = 0, []
     model.train()
@@ -82,45 +106,28 @@ def learn(
         losses.append(value.detach())
         if budget.check_every and (step % budget.check_every == 0 or step == budget.steps):
             quality = _quality(model, problem, fetch)
-            better = _keep(best, model, quality)
+            best.look(quality, model)
             mean_loss = float(torch.stack(losses).mean()) / len(problem.held)
-            seen.append({"step": step, "loss": mean_loss, "held_out": _mean(quality)})
-            since_better, losses = 0 if better else since_better + 1, []
+            seen.append({"step": step, "loss": mean_loss, "held_out": quality})
+            since_better, losses = 0 if quality > highest else since_better + 1, []
+            highest = max(highest, quality)
             if since_better >= budget.patience:
                 break
     model.eval()
-    if best.weights:
-        for parameter, kept in zip(model.parameters(), best.weights, strict=True):
-            parameter.data.copy_(kept)
+    for parameter, kept in zip(model.parameters(), best.finish(), strict=False):
+        parameter.data.copy_(kept)
     return seen
 
 
 @torch.no_grad()
-def _quality(model: Members, problem: Problem, fetch: Fetch) -> NDArray[np.float64]:
-    """The metric of each member on its own held-out rows, (M,)."""
-    found = np.full(len(problem.held), np.nan)
-    for member, held in enumerate(problem.held):
-        rows = np.flatnonzero(held)
-        if len(rows):
-            found[member] = problem.quality(model(fetch(rows))[member], rows)
-    return found
-
-
-def _mean(quality: NDArray[np.float64]) -> float:
-    """Over the members that can be judged."""
-    known = quality[~np.isnan(quality)]
+def _quality(model: Members, problem: Problem, fetch: Fetch) -> float:
+    """Return the metric of members on their own held-out rows, averaged over those on which it is defined."""
+    held = [np.flatnonzero(rows) for rows in problem.held]
+    width = max(map(len, held))
+    if not width:
+        return float("nan")
+    padded = np.stack([np.pad(rows, (0, width - len(rows))) for rows in held])
+    scores = model(fetch(padded))
+    values = np.array([problem.quality(own[: len(rows)], rows) for own, rows in zip(scores, held, strict=True)])
+    known = values[~np.isnan(values)]
     return float(known.mean()) if len(known) else float("nan")
-
-
-@torch.no_grad()
-def _keep(best: Best, model: Members, quality: NDArray[np.float64]) -> bool:
-    """Note the weights of members that are at least as good as before; whether any is better."""
-    # A member that cannot be judged keeps its last weights.
-    take = torch.from_numpy((quality >= best.quality) | np.isnan(quality))
-    if not best.weights:
-        best.weights = [parameter.detach().clone() for parameter in model.parameters()]
-    for kept, parameter in zip(best.weights, model.parameters(), strict=True):
-        kept[take] = parameter[take]
-    better = bool((quality > best.quality).any())
-    best.quality = np.fmax(best.quality, quality)
-    return better

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
+from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from rankwise.checks import check_k, check_labels
 from rankwise.gains import Gain
@@ -38,9 +38,9 @@ class ListRanker(RankingEstimator):
         """Train from scratch.
 
         Args:
-            X: (N, D) numbers: an array, a sparse CSR matrix, a pandas or polars frame.
+            X: (N, D) numbers: an array or a sparse CSR matrix; or a pandas or polars frame with columns of any kind.
             y: (N,) how relevant each row is: 0 or more, for pAp@k 0 or 1.
-            qid: (N,) the query of each row, numbers or strings in any order; None: all rows are one list.
+            qid: (N,) the query of each row, numbers or strings in any order; None is refused.
             sample_weight: (N,) numbers of 0 or more; 0 is as good as absent.
         """
         self._check_options("batch_queries")
@@ -72,7 +72,7 @@ class ListRanker(RankingEstimator):
         else:
             scaler_of(X, weights, self._scaler)
         self.n_queries_ += count
-        held = np.zeros((self._model.members, len(queries)), dtype=bool)
+        held = np.zeros((self._network.model.members, len(queries)), dtype=bool)
         problem = self._lists(labels, weights, queries, held, metric)
         self._train_more(X, weights, problem, steps=-(-count // self.batch_queries))
         return self
@@ -110,7 +110,12 @@ class ListRanker(RankingEstimator):
     def _check_rows(
         self, X: Any, y: Any, qid: Any, sample_weight: Any, *, reset: bool
     ) -> tuple[Any, torch.Tensor, NDArray[np.intp], Floats]:
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, y_numeric=True, reset=reset)
+        X, y = self._check_labelled(X, y, reset=reset, y_numeric=True)
+        if qid is None:
+            raise ValueError(
+                "qid: expected the query of each row, got None; pass fit(X, y, qid=...), or "
+                f"qid=numpy.zeros({X.shape[0]}) if all rows are one list; APClassifier ranks rows without queries"
+            )
         weights, there = self._check_weights(X, sample_weight)
         labels = torch.from_numpy(np.asarray(y, dtype=np.float64)[there])
         check_labels(labels, self._label_kinds[0])
@@ -151,6 +156,7 @@ class NDCGRanker(ListRanker):
     Attributes:
         n_queries_: how many queries it was trained with.
         n_features_in_, feature_names_in_: what `fit` saw; names where X has them, as a pandas or polars frame does.
+        columns_left_out_: of a frame, the columns that tell nothing, with the reason for each.
         history_: step, loss and metric of the held-out queries at each look.
 
     Example:
@@ -214,7 +220,7 @@ class PApRanker(ListRanker):
     A query without a positive, or with fewer than k others, is left out, in training as in the score.
 
     Attributes:
-        n_queries_, n_features_in_, feature_names_in_, history_: see `NDCGRanker`.
+        n_queries_, n_features_in_, feature_names_in_, columns_left_out_, history_: see `NDCGRanker`.
 
     Example:
         >>> rng = np.random.default_rng(0)

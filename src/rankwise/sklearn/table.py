@@ -13,8 +13,10 @@ from torch import Tensor
 
 # Beyond so many spreads a value counts for less and less; none counts for more than this.
 _BOUND = 3.0
+# The square of a larger number, which the spread is made of, leaves the range of float64.
+_LARGEST = 1e150
 
-__all__ = ["Table", "merge_rows", "row_keys", "scaler_of"]
+__all__ = ["Table", "bound", "merge_rows", "row_keys", "scaler_of"]
 
 
 class Table:
@@ -28,10 +30,9 @@ class Table:
         scaled = scaler.transform(features)
         self._sparse, self._dense = None, None
         if sparse.issparse(scaled):
-            self._sparse = sparse.csr_array(scaled)
-            self._sparse.data = _bounded(self._sparse.data)
+            self._sparse = bound(scaled)
         else:
-            self._dense = torch.from_numpy(_bounded(np.asarray(scaled))).to(dtype)
+            self._dense = torch.from_numpy(bound(scaled)).to(dtype)
 
     def __getitem__(self, rows: NDArray[np.intp]) -> Tensor:
         """Rows of any shape (...,) to (..., D)."""
@@ -42,8 +43,25 @@ class Table:
         return torch.from_numpy(values).to(self._dtype).reshape(*rows.shape, values.shape[1])
 
 
+def bound(scaled: Any) -> Any:
+    """Bring scaled columns into (-3, 3), nearly unchanged near 0; an array, or a CSR array of a sparse table."""
+    if sparse.issparse(scaled):
+        table = sparse.csr_array(scaled)
+        table.data = bound(table.data)
+        return table
+    # hypot: the square of a huge value would overflow.
+    return np.asarray(scaled) * (_BOUND / np.hypot(_BOUND, scaled))
+
+
 def scaler_of(features: Any, weights: NDArray[np.float64], scaler: StandardScaler | None = None) -> StandardScaler:
     """Mean 0 and spread 1 for every column that varies; sparse columns are not shifted. Goes on from `scaler`."""
+    values = features.data if sparse.issparse(features) else features
+    largest = float(np.abs(values).max(initial=0.0))
+    if largest > _LARGEST:
+        raise ValueError(
+            f"X: expected numbers up to {_LARGEST:g} in size, got {largest:.3g}; divide the column by a power of ten, "
+            "or take logarithms"
+        )
     if scaler is None:
         scaler = StandardScaler(with_mean=not sparse.issparse(features))
     return scaler.partial_fit(features, sample_weight=weights)
@@ -72,12 +90,6 @@ def merge_rows(
     pairs = np.stack([kinds.astype(np.uint64), keys])
     _, rows, place = np.unique(pairs, axis=1, return_index=True, return_inverse=True)
     return rows, np.bincount(place.ravel(), weights=weights).astype(np.float64)
-
-
-def _bounded(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    # hypot: the square of a huge value would overflow.
-    bounded: NDArray[np.float64] = values * (_BOUND / np.hypot(_BOUND, values))
-    return bounded
 
 
 def _bits(values: NDArray[Any]) -> NDArray[np.uint64]:

@@ -140,12 +140,11 @@ def _no_training(problem: Problem[Any, Any]) -> Iterator[None]:
 
 
 def _scores(run: Run, source: Any) -> Tensor:
-    predictions: Any = run.predict(source)
-    outputs = getattr(predictions, "outputs", None)
-    if isinstance(outputs, Tensor):
-        return outputs.double()
-    # Boxes: all their numbers in one table.
-    columns = [predictions.image, predictions.label, *predictions.corners.unbind(1), predictions.score]
+    if run.problem.outputs != "boxes":
+        return run.predict(source).outputs.double()
+    boxes: Any = run.detect(source).boxes
+    # All numbers of the boxes in one table.
+    columns = [boxes.image, boxes.label, *boxes.corners.unbind(1), boxes.score]
     return torch.stack([column.double() for column in columns], 1)
 
 

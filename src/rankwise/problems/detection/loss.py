@@ -10,7 +10,7 @@ from rankwise.checks import check_choice, check_positive, check_same_shape
 from rankwise.data import Boxes
 from rankwise.distributed import gather_rows, world_size
 from rankwise.losses import ListLoss
-from rankwise.losses.rivals import ALRPLoss
+from rankwise.losses.baselines import ALRPLoss
 from rankwise.models import Anchors, Assigned, Sampled, assign_anchors
 from rankwise.models.anchors import moved
 

@@ -1,0 +1,56 @@
+"""Losses that people train with today, in the same form, to compare with."""
+
+from rankwise.losses.baselines.batch_ap import ALRPLoss, APLoss, BlackboxAPLoss, SmoothAPLoss
+from rankwise.losses.baselines.histogram_ap import FastAPLoss, HistogramAPLoss
+from rankwise.losses.baselines.listwise import (
+    ApproxNDCGLoss,
+    GumbelApproxNDCGLoss,
+    ListMLELoss,
+    ListNetLoss,
+    SampledSoftmaxLoss,
+    SoftmaxLoss,
+)
+from rankwise.losses.baselines.metric_learning import CrossBatchMemoryLoss, MetricLearningLoss
+from rankwise.losses.baselines.neural_ndcg import NeuralNDCGLoss
+from rankwise.losses.baselines.pairwise import BPRLoss, LambdaLoss, LambdaRankLoss, PairwiseAUROCLoss, RankNetLoss
+from rankwise.losses.baselines.pointwise import (
+    BalancedCrossEntropyLoss,
+    BinaryCrossEntropyLoss,
+    FocalLoss,
+    LDAMLoss,
+    SquaredErrorLoss,
+)
+from rankwise.losses.baselines.soap import SOAPLoss
+from rankwise.losses.baselines.top_k import GreedyTopKLoss, HingePartialAUCLoss, PrecisionAtKLoss
+
+__all__ = [
+    "ALRPLoss",
+    "APLoss",
+    "ApproxNDCGLoss",
+    "BPRLoss",
+    "BalancedCrossEntropyLoss",
+    "BinaryCrossEntropyLoss",
+    "BlackboxAPLoss",
+    "CrossBatchMemoryLoss",
+    "FastAPLoss",
+    "FocalLoss",
+    "GreedyTopKLoss",
+    "GumbelApproxNDCGLoss",
+    "HingePartialAUCLoss",
+    "HistogramAPLoss",
+    "LDAMLoss",
+    "LambdaLoss",
+    "LambdaRankLoss",
+    "ListMLELoss",
+    "ListNetLoss",
+    "MetricLearningLoss",
+    "NeuralNDCGLoss",
+    "PairwiseAUROCLoss",
+    "PrecisionAtKLoss",
+    "RankNetLoss",
+    "SOAPLoss",
+    "SampledSoftmaxLoss",
+    "SmoothAPLoss",
+    "SoftmaxLoss",
+    "SquaredErrorLoss",
+]

@@ -1,0 +1,408 @@
+"""Baselines over whole lists: softmax, ListNet, ListMLE, ApproxNDCG."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad, softplus
+
+from rankwise.checks import check_count, check_positive
+from rankwise.gains import Gain, gain_function
+from rankwise.lists import Lists, PackedLists, compact
+from rankwise.losses.base import ListLoss
+from rankwise.losses.baselines.shared import (
+    by_grade,
+    grades_differ,
+    item_weights,
+    log_shares,
+    log_weights,
+    normalised_gains,
+    relative_weights,
+    weighted_mean,
+)
+from rankwise.pairs import pair_sums_within
+from rankwise.ranks import RankedLists, rank
+from rankwise.registry import LossRecord
+from rankwise.surrogates import Sigmoid
+
+__all__ = [
+    "ApproxNDCGLoss",
+    "GumbelApproxNDCGLoss",
+    "ListMLELoss",
+    "ListNetLoss",
+    "SampledSoftmaxLoss",
+    "SoftmaxLoss",
+    "counted_uniform",
+]
+
+# Exponentials of such differences are still far from the ends of float64. Of no items, the sum is taken for the least.
+_SAFE_SPREAD, _LEAST_SUM = 500.0, 1e-300
+
+# The increment and the two factors of splitmix64 (Steele et al., 2014), as signed 64-bit numbers.
+_INCREMENT, _FIRST, _SECOND = (n - 2**64 for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+
+
+class ListNetLoss(ListLoss):
+    """Cross entropy of the probabilities to come first: `-sum_i p_i log q_i`, p = softmax(grades), q = softmax(scores).
+
+    At least the entropy of p, at most unbounded. An item of weight w counts as w equal items, the weights of a list
+    scaled to a mean of 1. Lists of one grade have no order to learn and are left out.
+
+    Example:
+        >>> ListNetLoss()(torch.tensor([0.0, 0.0]), torch.tensor([1, 0]))
+        tensor(0.6931)
+
+    Paper: Cao et al., Learning to rank: from pairwise approach to listwise approach, ICML 2007 (top-one probabilities).
+    """
+
+    label_kind = "grades"
+
+    def per_list(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
+        values, valid = packed.map(_cross_entropy)
+        return values, valid
+
+
+def _cross_entropy(lists: Lists) -> tuple[Tensor, Tensor]:
+    target = torch.softmax(lists.labels.to(lists.scores.dtype) + log_weights(lists), 1)
+    return -(target * log_shares(lists)).sum(1), grades_differ(lists)
+
+
+class ListMLELoss(ListLoss):
+    """Minus the log likelihood of the items in order of grade: `sum_p log sum_{j at p or below} exp(s_j) - s_p`.
+
+    Grades nearly always tie, and the paper's formula then depends on the order of the input. Here items of one grade
+    are taken together (Efron's treatment of ties in survival analysis): while the m of them are placed, the l-th is
+    chosen from all items of lower grade and the whole group, of which the share l / m counts as placed already. Without
+    ties that is the paper's formula.
+
+    The sum over the list, so long lists cost more; log L! for constant scores. An item of weight w has w times
+    the exponential and a tie group the mean weight of its items, the weights of a list scaled to a mean of 1. Lists of
+    one grade have no order to learn and are left out.
+
+    Example:
+        >>> ListMLELoss()(torch.zeros(3), torch.tensor([2, 1, 0]))  # log 6: one of six orders
+        tensor(1.7918)
+
+    Paper: Xia et al., Listwise approach to learning to rank: theory and algorithm, ICML 2008; Efron, The efficiency of
+    Cox's likelihood function for censored data, JASA 1977.
+    """
+
+    label_kind = "grades"
+
+    def per_list(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
+        values, valid = packed.map(_minus_log_likelihood)
+        return values, valid
+
+
+def _minus_log_likelihood(lists: Lists) -> tuple[Tensor, Tensor]:
+    graded = by_grade(lists)
+    scores = lists.scores.gather(1, graded.order)
+    size = (graded.end - graded.start).to(scores.dtype)
+    placed = (torch.arange(scores.shape[1], device=scores.device) - graded.start) / size
+    if lists.weights is None:
+        value = _log_choices(scores, graded, placed) - scores
+    else:
+        weights, logs = (t.gather(1, graded.order) for t in (relative_weights(lists), log_weights(lists)))
+        reached = pad(weights.cumsum(1), (1, 0))
+        group_weight = (reached.gather(1, graded.end) - reached.gather(1, graded.start)) / size
+        value = group_weight * _log_choices(scores + logs, graded, placed) - weights * scores
+    return value.masked_fill(~graded.mask, 0).sum(1), grades_differ(lists)
+
+
+def _log_choices(logits: Tensor, graded: RankedLists, placed: Tensor) -> Tensor:
+    """(Q, L) log of the sum over what each item is chosen from: its group and all behind, less the share placed."""
+    least = torch.finfo(logits.dtype).min / 4
+    logits = logits.masked_fill(~graded.mask, least)
+    top = logits.detach().amax(1, keepdim=True) if logits.shape[1] else logits
+    far = (logits.detach() - top < -_SAFE_SPREAD) & graded.mask
+    if bool(far.any()):
+        behind = pad(torch.logcumsumexp(logits.flip(1), 1).flip(1), (0, 1), value=least)
+        group, after = behind.gather(1, graded.start), behind.gather(1, graded.end)
+        return torch.logaddexp(group + torch.log1p(-placed), after + placed.log())
+    # Plain sums in float64 are as good and many times faster.
+    sums = pad((logits - top).double().exp().flip(1).cumsum(1).flip(1), (0, 1))
+    group, after = sums.gather(1, graded.start), sums.gather(1, graded.end)
+    return torch.lerp(group, after, placed.double()).clamp_min(_LEAST_SUM).log().to(logits.dtype) + top
+
+
+class SoftmaxLoss(ListLoss):
+    """The multinomial likelihood: the mean over relevant items i, each counting y_i, of `log sum_j exp(s_j) - s_i`.
+
+    j goes over all items of the list. log L for constant scores. An item of weight w counts as w equal items, the
+    weights of a list scaled to a mean of 1. Lists of one grade are left out.
+
+    Example:
+        >>> SoftmaxLoss()(torch.zeros(4), torch.tensor([1, 0, 0, 0]))
+        tensor(1.3863)
+
+    Paper: Liang et al., Variational autoencoders for collaborative filtering, WWW 2018 (the multinomial likelihood).
+    """
+
+    label_kind = "grades"
+
+    def per_list(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
+        values, valid = packed.map(_full)
+        return values, valid
+
+
+class SampledSoftmaxLoss(ListLoss):
+    """The mean over positives i of `log(exp(s_i) + c sum_j exp(s_j)) - s_i`, j over the negatives of the list.
+
+    With all items of a long list too many to score, a batch holds some negatives drawn at random;
+    c = `negatives` / (those in the batch) makes them stand for all. Items drawn with unequal chances take 1 / chance
+    as weights. Weights are relative within a list. Lists of one class are left out.
+
+    Args:
+        negatives: how many negatives the full list has; None takes the batch's for all there are (c = 1).
+        lists, empty, reduction: see `ListLoss`.
+
+    Example:
+        >>> SampledSoftmaxLoss(negatives=99)(torch.zeros(4), torch.tensor([1, 0, 0, 0]))  # log 100
+        tensor(4.6052)
+
+    Paper: Bengio and Senecal, Adaptive importance sampling to accelerate training of a neural probabilistic language
+    model, IEEE Transactions on Neural Networks 2008.
+    """
+
+    def __init__(
+        self,
+        negatives: float | None = None,
+        *,
+        lists: str = "rows",
+        empty: str = "skip",
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(lists=lists, empty=empty, reduction=reduction)
+        self.negatives = None if negatives is None else check_positive("negatives", negatives)
+
+    def per_list(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
+        values, valid = packed.map(self._sampled)
+        return values, valid
+
+    def _sampled(self, lists: Lists) -> tuple[Tensor, Tensor]:
+        positive = lists.labels == 1
+        logs = log_weights(lists).masked_fill_(positive, torch.finfo(lists.scores.dtype).min / 4)
+        others = torch.logsumexp(lists.scores + logs, 1, keepdim=True)
+        if self.negatives is not None:
+            others = others + math.log(self.negatives) - torch.logsumexp(logs, 1, keepdim=True)
+        value, _ = weighted_mean(softplus(others - lists.scores), item_weights(lists) * positive)
+        return value, grades_differ(lists)
+
+
+def _full(lists: Lists) -> tuple[Tensor, Tensor]:
+    share = item_weights(lists) * lists.labels
+    value, _ = weighted_mean(-log_shares(lists), share.to(lists.scores.dtype))
+    return value, grades_differ(lists)
+
+
+class ApproxNDCGLoss(ListLoss):
+    """1 - NDCG with smooth ranks: `1 - sum_i G_i / log2(1 + r_i)`, `r_i = 1 + sum_{j != i} sigmoid(alpha (s_j - s_i))`.
+
+    G are gains over the ideal DCG of the list. In (0, 1); with a large alpha it is 1 - NDCG. Item weights multiply the
+    gains (they take no room in the ranking), so inverse propensities can be given as weights. Lists of one grade are
+    left out.
+
+    Args:
+        alpha: steepness of the sigmoids.
+        gain: "exp2" for 2^y - 1, "linear" for y, or a function of grades.
+        lists, empty, reduction: see `ListLoss`.
+
+    Example:
+        >>> ApproxNDCGLoss(alpha=100.0)(torch.tensor([0.1, 0.9, 0.5]), torch.tensor([1, 3, 0]))
+        tensor(0.0172)
+
+    Paper: Qin et al., A general approximation framework for direct optimization of information retrieval measures,
+    Information Retrieval 2010.
+    """
+
+    label_kind = "grades"
+
+    def __init__(
+        self,
+        alpha: float = 1.0,
+        *,
+        gain: Gain = "exp2",
+        lists: str = "rows",
+        empty: str = "skip",
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(lists=lists, empty=empty, reduction=reduction)
+        self.surrogate = Sigmoid(1 / check_positive("alpha", alpha))
+        self.gain = gain_function(gain)
+
+    def per_list(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
+        values, valid = packed.map(self._approximate)
+        return values, valid
+
+    def _approximate(self, lists: Lists) -> tuple[Tensor, Tensor]:
+        gains = normalised_gains(lists, self.gain, None)
+        return 1 - self._approximate_ndcg(lists.scores, gains, lists.mask), grades_differ(lists) & (gains > 0).any(1)
+
+    def _approximate_ndcg(self, scores: Tensor, gains: Tensor, mask: Tensor) -> Tensor:
+        """(Q,) from (Q, L) each; only items that gain need a rank."""
+        places, gaining = compact(gains > 0)
+        above = pair_sums_within(scores, places, self.surrogate, anchor_mask=gaining, other_mask=mask)
+        # An item counts itself for half, so 1/2 is missing from its rank; log2(1 + rank) >= log2(3/2) in the holes.
+        return (gains.gather(1, places) * gaining / torch.log2(above + 1.5)).sum(1)
+
+
+class GumbelApproxNDCGLoss(ApproxNDCGLoss):
+    """ApproxNDCG on average over `samples` copies of each list with Gumbel noise added to the scores.
+
+    The copies are rankings drawn from the Plackett-Luce model of the scores. The noise is a pure function of the seed,
+    the number of the step (the only state), the id of the list (its place in the batch if it has none) and the place of
+    the item in the order of scores. As all noise is independent and of one distribution, it does not matter which item
+    gets which; so the order of the input, the padding and the other lists change nothing, all processes draw the same,
+    and a resumed run goes on bit for bit. Items that agree in score and grade are told apart by their order in the
+    input, which only decides which of them gets which gradient. In eval mode there is no noise: the plain ApproxNDCG.
+
+    Args:
+        alpha, gain: see `ApproxNDCGLoss`.
+        samples: copies of each list.
+        noise: the scale of the noise.
+        seed: of the noise.
+        lists, empty, reduction: see `ListLoss`.
+
+    Example:
+        >>> loss = GumbelApproxNDCGLoss(samples=4)
+        >>> scores, grades = torch.tensor([0.1, 0.9, 0.5]), torch.tensor([1, 3, 0])
+        >>> bool(loss(scores, grades) == loss(scores, grades))
+        False
+        >>> bool(loss.eval()(scores, grades) == ApproxNDCGLoss()(scores, grades))
+        True
+
+    Paper: Bruch et al., A stochastic treatment of learning to rank scoring functions, WSDM 2020.
+    """
+
+    remembers = ()
+    steps: Tensor
+
+    def __init__(
+        self,
+        alpha: float = 1.0,
+        *,
+        samples: int = 8,
+        noise: float = 1.0,
+        seed: int = 0,
+        gain: Gain = "exp2",
+        lists: str = "rows",
+        empty: str = "skip",
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(alpha, gain=gain, lists=lists, empty=empty, reduction=reduction)
+        self.samples, self.noise = check_count("samples", samples), check_positive("noise", noise)
+        if isinstance(seed, bool) or not isinstance(seed, int):
+            raise TypeError(f"seed: expected a whole number, got {seed!r}")
+        self.seed = seed
+        self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
+
+    def per_list(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
+        if not self.training:
+            return super().per_list(packed, group_ids)
+        values, valid = packed.map(lambda lists: self._sampled(lists, packed.ids))
+        self.steps = self.steps + 1
+        return values, valid
+
+    def _sampled(self, lists: Lists, ids: Tensor | None) -> tuple[Tensor, Tensor]:
+        gains = normalised_gains(lists, self.gain, None)
+        noisy = lists.scores[:, None] + self.noise * self._gumbel(lists, ids)
+        copies = (t[:, None].expand(noisy.shape).flatten(0, 1) for t in (gains, lists.mask))
+        value = self._approximate_ndcg(noisy.flatten(0, 1), *copies)
+        return 1 - value.view(-1, self.samples).mean(1), grades_differ(lists) & (gains > 0).any(1)
+
+    def _gumbel(self, lists: Lists, ids: Tensor | None) -> Tensor:
+        """(Q, samples, L)."""
+        names = lists.positions if ids is None else ids[lists.positions]
+        sample, place = (torch.arange(n, device=names.device) for n in (self.samples, lists.mask.shape[1]))
+        uniform = counted_uniform(self.seed, self.steps, names[:, None, None], sample[:, None], place)
+        by_score = rank(lists, ties="pessimistic").order[:, None].expand(uniform.shape)
+        gumbel = -(-uniform.log()).log()
+        return torch.empty_like(gumbel).scatter_(2, by_score, gumbel).to(lists.scores.dtype)
+
+
+def counted_uniform(seed: int, *counters: Tensor) -> Tensor:
+    """Uniform numbers in (0, 1), float64, one for every combination of counters.
+
+    The same seed and counters give the same number on any device, whatever else is drawn. Another seed or counter
+    gives one that is as good as independent.
+
+    Args:
+        seed: any int64.
+        counters: int64 tensors, shaped so that they broadcast.
+
+    Example:
+        >>> a, b = counted_uniform(0, torch.tensor([0, 7])), counted_uniform(0, torch.tensor([7]))
+        >>> a.shape, bool(a[1] == b[0])
+        (torch.Size([2]), True)
+    """
+    state = _mix(torch.full((), seed, dtype=torch.int64, device=counters[0].device))
+    for counter in counters:
+        state = _mix(state + counter)
+    # The upper 53 bits, half a step away from both ends.
+    return (_shift(state, 11).double() + 0.5) * 2.0**-53
+
+
+def _mix(state: Tensor) -> Tensor:
+    # Integer arithmetic wraps around, as the method wants it.
+    state = state + _INCREMENT
+    state = (state ^ _shift(state, 30)) * _FIRST
+    state = (state ^ _shift(state, 27)) * _SECOND
+    return state ^ _shift(state, 31)
+
+
+def _shift(state: Tensor, bits: int) -> Tensor:
+    """To the right, filling with zeros; torch fills with the sign."""
+    return (state >> bits) & ((1 << (64 - bits)) - 1)
+
+
+RECORDS = (
+    LossRecord(
+        name="listnet",
+        summary="cross entropy between the softmax of grades and that of scores",
+        build=ListNetLoss,
+        role="baseline",
+        labels="grades",
+        paper="Cao et al., ICML 2007",
+    ),
+    LossRecord(
+        name="listmle",
+        summary="likelihood of the order of grades, ties by Efron's rule",
+        build=ListMLELoss,
+        role="baseline",
+        labels="grades",
+        paper="Xia et al., ICML 2008",
+    ),
+    LossRecord(
+        name="softmax",
+        summary="multinomial likelihood of the relevant items",
+        build=SoftmaxLoss,
+        role="baseline",
+        labels="grades",
+        paper="Liang et al., WWW 2018",
+    ),
+    LossRecord(
+        name="sampled-softmax",
+        summary="likelihood of each relevant item against sampled irrelevant ones",
+        build=SampledSoftmaxLoss,
+        role="baseline",
+        paper="Bengio and Senecal, IEEE TNN 2008",
+    ),
+    LossRecord(
+        name="approx-ndcg",
+        summary="NDCG with ranks counted by sigmoids",
+        build=ApproxNDCGLoss,
+        role="baseline",
+        labels="grades",
+        paper="Qin et al., Information Retrieval 2010",
+    ),
+    LossRecord(
+        name="gumbel-approx-ndcg",
+        summary="ApproxNDCG averaged over scores with Gumbel noise",
+        build=GumbelApproxNDCGLoss,
+        role="baseline",
+        labels="grades",
+        paper="Bruch et al., WSDM 2020",
+    ),
+)

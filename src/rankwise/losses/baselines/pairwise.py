@@ -1,0 +1,459 @@
+"""Baselines over pairs of items: RankNet, BPR, LambdaRank, LambdaLoss, pairwise AUROC."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from rankwise.checks import check_choice, check_k, check_positive
+from rankwise.gains import Gain, gain_function
+from rankwise.lists import Lists, PackedLists
+from rankwise.losses.base import ListLoss
+from rankwise.losses.baselines.shared import (
+    by_grade,
+    discounts,
+    grades_differ,
+    item_weights,
+    normalised_gains,
+    relative_weights,
+)
+from rankwise.losses.links import Link
+from rankwise.losses.sides import split_sides
+from rankwise.ranks import RankedLists, rank
+from rankwise.registry import LossRecord
+from rankwise.surrogates import Logistic, OneSidedHuber, Sigmoid, Surrogate
+
+__all__ = ["BPRLoss", "LambdaLoss", "LambdaRankLoss", "Pairs", "PairwiseAUROCLoss", "RankNetLoss", "preference_sums"]
+
+SURROGATES = ("sigmoid", "huber")
+
+# Pairs held at once: about a megabyte in float32.
+_CHUNK = 2**18
+
+# Better items of one list taken together: the fewer, the more pairs of equal grade are passed over.
+_BETTER = 64
+
+
+class RankNetLoss(ListLoss):
+    """The mean over all pairs of items with y_i > y_j of `log(1 + exp(-sigma (s_i - s_j)))`.
+
+    At least 0; log 2 for constant scores. A pair weighs the product of its items' weights. Lists of one grade have no
+    pair and are left out. Memory: O(Q L), the pairs are never held together.
+
+    Args:
+        sigma: steepness; the scores are multiplied by it.
+        lists, empty, reduction: see `ListLoss`.
+
+    Example:
+        >>> RankNetLoss()(torch.tensor([0.0, 0.0, 0.0]), torch.tensor([2, 0, 1]))
+        tensor(0.6931)
+
+    Paper: Burges et al., Learning to rank using gradient descent, ICML 2005.
+    """
+
+    label_kind = "grades"
+
+    def __init__(
+        self, *, sigma: float = 1.0, lists: str = "rows", empty: str = "skip", reduction: str = "mean"
+    ) -> None:
+        super().__init__(lists=lists, empty=empty, reduction=reduction)
+        self.surrogate = Logistic(1 / check_positive("sigma", sigma))
+
+    def per_list(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
+        values, valid = packed.map(self._mean_over_pairs)
+        return values, valid
+
+    def _mean_over_pairs(self, lists: Lists) -> tuple[Tensor, Tensor]:
+        graded = by_grade(lists)
+        weights = item_weights(lists).gather(1, graded.order)
+
+        def weigh(pairs: Pairs) -> Tensor:
+            better, worse = pairs.outer(weights)
+            return better * worse
+
+        sums, totals = preference_sums(lists, graded, self.surrogate, weigh)
+        return sums / totals.clamp_min(torch.finfo(sums.dtype).tiny), totals > 0
+
+
+class BPRLoss(RankNetLoss):
+    """Bayesian personalised ranking: `-log sigmoid(s_i - s_j)`, i relevant, j not, on average over all such pairs.
+
+    This is `RankNetLoss` for labels of 0 and 1: all relevant items of a list against all its irrelevant ones. The
+    paper's single random negative per positive is a matter of which items a batch holds, its L2 penalty one of the
+    optimiser (weight decay).
+
+    Example:
+        >>> import torch
+        >>> BPRLoss()(torch.tensor([0.0, 0.0, 0.0]), torch.tensor([1, 0, 0]))
+        tensor(0.6931)
+
+    Paper: Rendle et al., BPR: Bayesian personalized ranking from implicit feedback, UAI 2009.
+    """
+
+    label_kind = "binary"
+
+
+class LambdaLoss(ListLoss):
+    """NDCG-Loss2++: the sum over pairs with y_i > y_j of `w_ij log2(1 + exp(-sigma (s_i - s_j)))`.
+
+    `w_ij = |G_i - G_j| (|D_i - D_j| + mu |d(r) - d(r + 1)|)`, with gains G over the ideal DCG, discounts
+    d(p) = 1 / log2(1 + p), D the discounts at the current ranks and r the distance of the two ranks. No gradient flows
+    through w. At least 0. Lists of one grade are left out.
+
+    Of items with equal scores, D is the mean over their orders, |D_i - D_j| within such a group likewise; r is the
+    distance of their mean ranks, at least 1. A pair further weighs the product of its items' weights, those of a list
+    scaled to a mean of 1. Memory: O(Q L), the pairs are never held together.
+
+    Args:
+        sigma: steepness; the scores are multiplied by it.
+        mu: what the term in the distance of ranks weighs; 0 is LambdaRank.
+        k: train for NDCG@k: discounts beyond position k are 0, and pairs with both items there do not count.
+        gain: "exp2" for 2^y - 1, "linear" for y, or a function of grades.
+        lists, empty, reduction: see `ListLoss`.
+
+    Example:
+        >>> LambdaLoss()(torch.tensor([0.2, 0.1]), torch.tensor([1, 0]))
+        tensor(3.7742)
+
+    Paper: Wang et al., The LambdaLoss framework for ranking metric optimization, CIKM 2018.
+    """
+
+    label_kind = "grades"
+
+    def __init__(
+        self,
+        *,
+        sigma: float = 1.0,
+        mu: float = 10.0,
+        k: int | None = None,
+        gain: Gain = "exp2",
+        lists: str = "rows",
+        empty: str = "skip",
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(lists=lists, empty=empty, reduction=reduction)
+        self.surrogate = Logistic(1 / check_positive("sigma", sigma))
+        self.mu, self.k, self.gain = check_positive("mu", mu, zero=True), check_k(k), gain_function(gain)
+
+    def per_list(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
+        values, valid = packed.map(self._weighted_pairs)
+        return values, valid
+
+    def _weighted_pairs(self, lists: Lists) -> tuple[Tensor, Tensor]:
+        graded = by_grade(lists)
+        gains = normalised_gains(replace(lists, weights=None), self.gain, self.k)
+        gains, weights = (t.gather(1, graded.order) for t in (gains, relative_weights(lists)))
+        standing = _standing(lists, graded, self.k)
+        nearness = self.mu * _nearness(lists)
+
+        def weigh(pairs: Pairs) -> Tensor:
+            high, low = pairs.outer(standing.discount)
+            swap = (high - low).abs_()
+            start, other_start = pairs.outer(standing.start)
+            if standing.tied:
+                swap += torch.where(start == other_start, standing.spread[pairs.lists, pairs.better, None], 0)
+            if self.mu:
+                middle, other_middle = pairs.outer(standing.middle)
+                distance = (middle - other_middle).abs_().clamp_min_(2)
+                near = nearness[distance]
+                swap += near if self.k is None else near.mul_((start < self.k) | (other_start < self.k))
+            better, worse = pairs.outer(gains)
+            swap *= (better - worse).abs_()
+            if lists.weights is not None:
+                weight, other_weight = pairs.outer(weights)
+                swap *= weight * other_weight
+            return swap
+
+        sums, _ = preference_sums(lists, graded, self.surrogate, weigh)
+        return sums / math.log(2), grades_differ(lists) & (gains > 0).any(1)
+
+
+class LambdaRankLoss(LambdaLoss):
+    """The sum over pairs with y_i > y_j of `c_ij log2(1 + exp(-sigma (s_i - s_j)))`.
+
+    c_ij is by how much NDCG would change if i and j swapped places. This is `LambdaLoss` with mu = 0; see there for
+    equal scores and weights. At least 0. Lists of one grade are left out.
+
+    Args:
+        sigma: steepness; the scores are multiplied by it.
+        k: train for NDCG@k; None is the whole list.
+        gain: "exp2" for 2^y - 1, "linear" for y, or a function of grades.
+        lists, empty, reduction: see `ListLoss`.
+
+    Example:
+        >>> LambdaRankLoss()(torch.tensor([0.2, 0.1]), torch.tensor([1, 0]))
+        tensor(0.3431)
+
+    Paper: Burges et al., Learning to rank with nonsmooth cost functions, NeurIPS 2006.
+    """
+
+    def __init__(
+        self,
+        *,
+        sigma: float = 1.0,
+        k: int | None = None,
+        gain: Gain = "exp2",
+        lists: str = "rows",
+        empty: str = "skip",
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(sigma=sigma, mu=0, k=k, gain=gain, lists=lists, empty=empty, reduction=reduction)
+
+
+@dataclass(frozen=True)
+class _Standing:
+    """Where items stand by score, (Q, L) in order of grade; equal scores stand together.
+
+    Attributes:
+        discount: the mean discount over the positions of the group.
+        spread: the mean difference between two discounts of the group.
+        start: the first position of the group, from 0; it names the group.
+        middle: twice the mean position.
+        tied: whether any group has several items.
+    """
+
+    discount: Tensor
+    spread: Tensor
+    start: Tensor
+    middle: Tensor
+    tied: bool
+
+
+def _standing(lists: Lists, graded: RankedLists, k: int | None) -> _Standing:
+    ranked = rank(lists)
+    # What was found in order of score, at the place of the item, then in order of grade.
+    place = torch.empty_like(ranked.order).scatter_(1, ranked.order, ranked.start).gather(1, graded.order)
+    size = torch.empty_like(ranked.order).scatter_(1, ranked.order, ranked.end - ranked.start).gather(1, graded.order)
+    worth = discounts(lists.mask.shape[1], k, lists.scores)
+    # Sums of d(p) and p d(p) up to each position give those over any group.
+    steps = torch.arange(len(worth), device=worth.device)
+    sums, moments = (pad(t.cumsum(0), (1, 0)) for t in (worth, worth * steps))
+    total, moment = (t[place + size] - t[place] for t in (sums, moments))
+    spread = 2 * ((size - 1 + 2 * place) * total - 2 * moment) / (size * (size - 1)).clamp_min(1)
+    dtype = lists.scores.dtype
+    middle = 2 * place + size
+    return _Standing((total / size).to(dtype), spread.to(dtype), place.int(), middle.int(), ranked.tied)
+
+
+def _nearness(lists: Lists) -> Tensor:
+    """|d(r) - d(r + 1)| at half the index, r = 1 at index 2."""
+    distance = torch.arange(2 * lists.mask.shape[1] + 1, dtype=torch.float64, device=lists.scores.device).clamp_min_(2)
+    return (1 / torch.log2(1 + distance / 2) - 1 / torch.log2(2 + distance / 2)).to(lists.scores.dtype)
+
+
+class PairwiseAUROCLoss(ListLoss):
+    """1 - AUROC, made smooth: the mean of a surrogate of s_i - s_j over all positives i and negatives j of a list.
+
+    Args:
+        surrogate: "sigmoid", 1 / (1 + exp(x / tau)), or "huber", the one-sided Huber of width tau. Long lists take
+            O(n) or O(n log n), see `rankwise.pairs`.
+        tau: width of the surrogate.
+        link: how scores come to about [-1, 1], see `AUPRCLoss`.
+        lists, empty, reduction: see `ListLoss`.
+
+    Example:
+        >>> import torch
+        >>> PairwiseAUROCLoss()(torch.tensor([0.9, -0.4, 0.6, -0.9]), torch.tensor([1, 1, 0, 0]))
+        tensor(0.2635)
+
+    Paper: Yan et al., Optimizing Classifier Performance via an Approximation to the Wilcoxon-Mann-Whitney Statistic,
+    ICML 2003.
+    """
+
+    remembers = ()
+
+    def __init__(
+        self,
+        surrogate: str = "sigmoid",
+        tau: float = 0.1,
+        *,
+        link: str = "scale",
+        lists: str = "rows",
+        empty: str = "skip",
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(lists=lists, empty=empty, reduction=reduction)
+        check_choice("surrogate", surrogate, SURROGATES)
+        check_positive("tau", tau)
+        self.surrogate: Surrogate = Sigmoid(tau) if surrogate == "sigmoid" else OneSidedHuber(tau)
+        self.link = Link(link)
+
+    def per_list(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
+        values, valid = self.link(packed, group_ids).map(self._block_values)
+        return values, valid
+
+    def _block_values(self, lists: Lists) -> tuple[Tensor, Tensor]:
+        sides = split_sides(lists)
+        wrong = sides.mean_over_negatives(lists, self.surrogate)
+        return (wrong * sides.share).sum(1), sides.valid
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Some of the pairs: of some lists, some better items with some worse ones, all in order of grade."""
+
+    lists: slice
+    better: slice
+    worse: slice
+
+    def outer(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """What (Q, L) values say of the better (q, b, 1) and of the worse items (q, 1, w)."""
+        return values[self.lists, self.better, None], values[self.lists, None, self.worse]
+
+    def difference(self, values: Tensor) -> Tensor:
+        """Return better minus worse, (q, b, w), of (Q, L) values."""
+        better, worse = self.outer(values)
+        return better - worse
+
+    def add(self, totals: Tensor, slopes: Tensor) -> None:
+        """Add slopes (q, b, w) in the differences to the slopes (Q, L) in the values."""
+        totals[self.lists, self.better] += slopes.sum(2)
+        totals[self.lists, self.worse] -= slopes.sum(1)
+
+
+PairWeights = Callable[[Pairs], Tensor]
+
+
+def preference_sums(
+    lists: Lists, graded: RankedLists, surrogate: Surrogate, weigh: PairWeights
+) -> tuple[Tensor, Tensor]:
+    """sum_{i, j: y_i > y_j} w_ij l(s_i - s_j) of each list (Q,), and the sum of w_ij alone (Q,).
+
+    Every such pair is looked at once, in chunks, for its value and its slope: O(Q L) memory. Twice differentiable.
+
+    Args:
+        lists: whose scores to compare.
+        graded: their items by grade (`by_grade`).
+        surrogate: what a pair costs.
+        weigh: the weights w (q, b, w) of some pairs, as a new tensor; values it reads are in order of grade.
+    """
+    scores = lists.scores.gather(1, graded.order)
+    totals = scores.new_zeros(len(scores))
+    place = torch.arange(scores.shape[1], dtype=torch.int32, device=scores.device)
+    end, size = graded.end.int(), graded.size.int()
+
+    def weighted_pairs() -> Iterator[tuple[Pairs, Tensor]]:
+        for pairs in _chunks(graded):
+            behind = place[pairs.worse] >= end[pairs.lists, pairs.better, None]
+            yield pairs, weigh(pairs).mul_(behind & (place[pairs.worse] < size[pairs.lists, None, None]))
+
+    def values_and_slopes(scores: Tensor) -> tuple[Tensor, Tensor]:
+        values, slopes = scores.new_zeros(len(scores)), torch.zeros_like(scores)
+        for pairs, weights in weighted_pairs():
+            difference = pairs.difference(scores)
+            totals[pairs.lists] += weights.sum((1, 2))
+            values[pairs.lists] += surrogate.value(difference.clone()).mul_(weights).sum((1, 2))
+            pairs.add(slopes, surrogate.slope(difference).mul_(weights))
+        return values, slopes
+
+    def slopes_along(scores: Tensor, direction: Tensor) -> Tensor:
+        changes = torch.zeros_like(scores)
+        for pairs, weights in weighted_pairs():
+            curvature = surrogate.curvature(pairs.difference(scores)).mul_(weights)
+            pairs.add(changes, curvature.mul_(pairs.difference(direction)))
+        return changes
+
+    values: Tensor = _OnePass.apply(scores, values_and_slopes, slopes_along)
+    return values, totals
+
+
+def _chunks(graded: RankedLists) -> Iterator[Pairs]:
+    """All pairs of a better and a worse item, and as few others as comes easily."""
+    lists, length = graded.lists.mask.shape
+    if not lists or not length:
+        return
+    anchors = (graded.end < graded.size[:, None]).sum(1)
+    items = max(1, min(int(anchors.max()), _BETTER, _CHUNK // length))
+    rows = max(1, _CHUNK // (items * length))
+    for row in range(0, lists, rows):
+        some = slice(row, row + rows)
+        last = int(anchors[some].max())
+        for first in range(0, last, items):
+            # Nothing before the end of the first item's group is worse than it or any item after it.
+            yield Pairs(some, slice(first, min(first + items, last)), slice(int(graded.end[some, first].min()), length))
+
+
+class _OnePass(torch.autograd.Function):
+    """Values (Q,) of scores (Q, L) with the gradient worked out beside them: nothing of size Q x L x L is kept."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, values_and_slopes: Any, slopes_along: Any) -> Tensor:
+        values, slopes = values_and_slopes(scores.detach())
+        ctx.save_for_backward(scores, slopes)
+        ctx.slopes_along = slopes_along
+        return values  # type: ignore[no-any-return]
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        scores, slopes = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            slopes = _Slopes.apply(scores, slopes, ctx.slopes_along)
+        return grad[:, None] * slopes, None, None
+
+
+class _Slopes(torch.autograd.Function):
+    """The slopes (Q, L) that were worked out, as a function of the scores (Q, L)."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, slopes: Tensor, slopes_along: Any) -> Tensor:
+        ctx.save_for_backward(scores)
+        ctx.slopes_along = slopes_along
+        return slopes.clone()
+
+    @staticmethod
+    def backward(ctx: Any, direction: Tensor) -> tuple[Tensor, None, None]:
+        if torch.is_grad_enabled():
+            raise RuntimeError("scores: third derivatives are not supported")
+        (scores,) = ctx.saved_tensors
+        return ctx.slopes_along(scores, direction), None, None
+
+
+RECORDS = (
+    LossRecord(
+        name="ranknet",
+        summary="logistic loss of all pairs of different grades",
+        build=RankNetLoss,
+        role="baseline",
+        labels="grades",
+        paper="Burges et al., ICML 2005",
+    ),
+    LossRecord(
+        name="bpr",
+        summary="logistic loss of all pairs of a relevant and an irrelevant item",
+        build=BPRLoss,
+        role="baseline",
+        paper="Rendle et al., UAI 2009",
+    ),
+    LossRecord(
+        name="lambdaloss",
+        aliases=("ndcg-loss2++",),
+        summary="pairs weighed by the change of NDCG and the distance of ranks (NDCG-Loss2++)",
+        build=LambdaLoss,
+        role="baseline",
+        labels="grades",
+        paper="Wang et al., CIKM 2018",
+    ),
+    LossRecord(
+        name="lambdarank",
+        summary="pairs weighed by the change of NDCG if they swapped places",
+        build=LambdaRankLoss,
+        role="baseline",
+        labels="grades",
+        paper="Burges et al., NeurIPS 2006",
+    ),
+    LossRecord(
+        name="pairwise-auroc",
+        aliases=("auroc",),
+        summary="area under the ROC curve, over all pairs",
+        build=PairwiseAUROCLoss,
+        role="baseline",
+        paper="Yan et al., ICML 2003",
+        advice="all thresholds matter alike, not the top of the ranking",
+    ),
+)

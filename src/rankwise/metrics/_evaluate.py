@@ -1,0 +1,216 @@
+"""Several metrics of one set of scores, with intervals, per-query values and what was left out."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rankwise.checks import check_choice, check_count, check_finite, check_share
+from rankwise.gains import Gain
+from rankwise.lists import EMPTY_POLICIES, PackedLists, pack
+from rankwise.metrics.bootstrap import interval, item_replicates, list_replicates
+from rankwise.metrics.metric import Metric, check_lists, measure_lists, summarise
+from rankwise.metrics.names import create_metrics
+
+__all__ = ["Evaluation", "collect", "evaluate"]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What `evaluate` found.
+
+    Attributes:
+        means: by metric name, the mean over lists (NaN when every list was left out).
+        intervals: by metric name, (low, high); without the metrics for which there is none.
+        per_query: by metric name, (Q,) float64, NaN where a list was left out.
+        query_ids: (Q,) ids of the lists, in the order of `per_query`.
+        skipped: by metric name, on how many lists it is undefined.
+        tied: share of the lists in which scores are tied.
+        definitions: by metric name, the full definition.
+        confidence: of the intervals.
+
+    Example:
+        >>> result = evaluate([.9, .8, .7, .6], [1, 0, 1, 0], ["ap", "recall@1"], bootstrap=0)
+        >>> result.means
+        {'ap': 0.8333..., 'recall@1': 0.5}
+    """
+
+    means: dict[str, float]
+    intervals: dict[str, tuple[float, float]]
+    per_query: dict[str, Tensor]
+    query_ids: Tensor
+    skipped: dict[str, int]
+    tied: float
+    definitions: dict[str, str]
+    confidence: float = 0.95
+
+    def __str__(self) -> str:
+        width = max(6, *(len(name) for name in self.means))
+        level = f"{self.confidence:.0%} interval"
+        lines = [f"{'metric':<{width}}  {'mean':>7}  {level:>16}  {'lists':>7}  {'left out':>8}"]
+        for name, mean in self.means.items():
+            low_high = self.intervals.get(name)
+            bounds = f"{low_high[0]:.4f} - {low_high[1]:.4f}" if low_high else "-"
+            counts = f"{len(self.query_ids):>7}  {self.skipped[name]:>8}"
+            lines.append(f"{name:<{width}}  {mean:>7.4f}  {bounds:>16}  {counts}")
+        lines.append(f"tied scores in {self.tied:.1%} of the lists")
+        lines += [f"{name}: {definition}" for name, definition in self.definitions.items()]
+        return "\n".join(lines)
+
+    def to_dict(self, *, per_query: bool = False) -> dict[str, Any]:
+        """Plain numbers, strings, lists and dicts, ready for JSON; per-query values on request."""
+        plain: dict[str, Any] = {
+            "means": dict(self.means),
+            "intervals": {name: list(bounds) for name, bounds in self.intervals.items()},
+            "skipped": dict(self.skipped),
+            "lists": len(self.query_ids),
+            "tied": self.tied,
+            "confidence": self.confidence,
+            "definitions": dict(self.definitions),
+        }
+        if per_query:
+            plain["query_ids"] = self.query_ids.tolist()
+            plain["per_query"] = {name: values.tolist() for name, values in self.per_query.items()}
+        return plain
+
+
+def evaluate(
+    scores: object,
+    labels: object,
+    metrics: str | Metric | Iterable[str | Metric],
+    *,
+    query_ids: object = None,
+    mask: object = None,
+    weights: object = None,
+    query_weights: object = None,
+    ties: str | None = None,
+    empty: str = "skip",
+    gain: Gain = "exp2",
+    lists: str = "rows",
+    confidence: float = 0.95,
+    bootstrap: int = 1000,
+    seed: int = 0,
+) -> Evaluation:
+    """Means, intervals and per-query values of several metrics; the scores are sorted once for all of them.
+
+    The intervals are percentiles of the mean over lists drawn with replacement (Poisson bootstrap). For a single list
+    its items are drawn instead, relevant and irrelevant alike, through the weighted metric; metrics that take no item
+    weights have no interval then. There are fewer than `bootstrap` replicates, but at least 100, where 20 million
+    random numbers would not do; a million items with many relevant ones still take seconds (`bootstrap=0` does not).
+
+    Args:
+        scores: (N,) one list, or many with `query_ids`; or (Q, L) one list per row. Any real numbers. (N, 1) are N
+            lists of one item, which are refused unless a `mask` says that they are meant.
+        labels: the shape of `scores`; 0 or 1, for metrics of grades 0 or more.
+        metrics: names such as "ap", "ndcg@10", "pap@8", or metrics made by `create_metric`.
+        query_ids: (N,) which list each item belongs to, or (Q,) ids of the rows.
+        mask: the shape of `scores`, False where there is no item.
+        weights: the shape of `scores`, item weights of 0 or more.
+        query_weights: (Q,) weights of the lists in the means; for ragged input (N,), the same for all items of a list.
+        ties: "average", "pessimistic" or "stable"; None is each metric's own default.
+        empty: what a list on which a metric is undefined counts as: "skip", "zero", "one" or "error".
+        gain: "exp2", "linear" or a function, for metrics of grades.
+        lists: "rows", or "columns" to take (B, C) as C lists of B items (the classes of a multi-label problem).
+        confidence: of the intervals, between 0 and 1.
+        bootstrap: number of replicates; 0 gives no intervals.
+        seed: of the replicates.
+
+    Returns:
+        An `Evaluation`.
+
+    Example:
+        >>> result = evaluate([[.9, .8, .7], [.1, .5, .3]], [[1, 0, 0], [1, 0, 2]], ["ndcg@2", "ndcg"], bootstrap=0)
+        >>> {name: round(mean, 4) for name, mean in result.means.items()}
+        {'ndcg@2': 0.7606, 'ndcg': 0.8295}
+    """
+    check_choice("empty", empty, EMPTY_POLICIES)
+    made = create_metrics(metrics, gain=gain, ties=ties)
+    check_lists(scores, mask, lists)
+    packed = pack(scores, labels, query_ids=query_ids, mask=mask, weights=weights, lists=lists)
+    if query_ids is not None and packed.size > 1 and all(bool((block.size <= 1).all()) for block in packed.blocks):
+        warnings.warn(
+            f"query_ids: each of the {packed.size} lists holds one item, which no ranking can change; pass the id of "
+            "the list of each item, or none if all items are one list",
+            stacklevel=2,
+        )
+    share = None if query_weights is None else _check_query_weights(packed.per_list("query_weights", query_weights))
+    values, has_ties = measure_lists(packed, made)
+    return collect(
+        made,
+        values,
+        has_ties,
+        packed=packed,
+        query_ids=packed.ids,
+        query_weights=share,
+        empty=empty,
+        confidence=confidence,
+        bootstrap=bootstrap,
+        seed=seed,
+    )
+
+
+def collect(
+    metrics: Sequence[Metric],
+    values: dict[str, Tensor],
+    has_ties: Tensor,
+    *,
+    packed: PackedLists | None = None,
+    query_ids: Tensor | None = None,
+    query_weights: Tensor | None = None,
+    empty: str = "skip",
+    confidence: float = 0.95,
+    bootstrap: int = 1000,
+    seed: int = 0,
+) -> Evaluation:
+    """Per-list values, NaN where undefined, made into an `Evaluation`."""
+    check_share("confidence", confidence)
+    check_count("bootstrap", bootstrap, least=0)
+    size = len(has_ties)
+    filled = {name: summarise(per_list, empty=empty, reduction="none") for name, per_list in values.items()}
+    intervals: dict[str, tuple[float, float]] = {}
+    if bootstrap and size:
+        random = np.random.default_rng(seed)
+        if size > 1:
+            replicates = _over_lists(filled, query_weights, bootstrap, random)
+        elif packed is not None:
+            replicates = item_replicates(packed.blocks[0], metrics, bootstrap, random)
+        else:
+            replicates = {}
+        bounds = {name: interval(replicate, confidence) for name, replicate in replicates.items()}
+        intervals = {name: low_high for name, low_high in bounds.items() if low_high[0] == low_high[0]}
+    return Evaluation(
+        means={name: _mean(per_list, query_weights) for name, per_list in filled.items()},
+        intervals=intervals,
+        per_query=filled,
+        query_ids=torch.arange(size) if query_ids is None else query_ids,
+        skipped={name: int(torch.isnan(per_list).sum()) for name, per_list in values.items()},
+        tied=float(has_ties.double().mean()) if size else 0.0,
+        definitions={metric.name: metric.define(empty) for metric in metrics},
+        confidence=confidence,
+    )
+
+
+def _mean(values: Tensor, weights: Tensor | None) -> float:
+    return float(summarise(values, weights=weights)) if len(values) else float("nan")
+
+
+def _over_lists(
+    values: dict[str, Tensor], weights: Tensor | None, replicates: int, random: np.random.Generator
+) -> dict[str, Tensor]:
+    stacked = torch.stack(list(values.values()), 1).cpu()
+    share = torch.ones(len(stacked), dtype=torch.float64) if weights is None else weights.double().cpu()
+    drawn = list_replicates(stacked, share, replicates, random)
+    return dict(zip(values, drawn.unbind(1), strict=True))
+
+
+def _check_query_weights(weights: Tensor) -> Tensor:
+    check_finite("query_weights", weights)
+    if bool((weights < 0).any()) or not bool((weights > 0).any()):
+        raise ValueError("query_weights: expected numbers of 0 or more, not all 0, got others")
+    return weights
