@@ -25,12 +25,13 @@ import rankwise as rw
 from benchmarks.find import find_data
 from rankwise.data import InteractionPart, SparsePart, SparseRows
 from rankwise.metrics import Evaluation, compare
-from rankwise.models import EASE, Blend
+from rankwise.models import EASE, Blend, Ridge
 from rankwise.problems import MultiLabel, Problem, Recommendation
 from rankwise.runs import Run
 
 FOLDER, RUNS = Path(__file__).parent, Path("build", "blends")
-LAMBDAS = (200.0, 500.0, 1000.0)
+LAMBDAS = (200.0, 300.0, 500.0, 1000.0)
+RIDGES = (0.3, 0.6, 1.0, 2.0)
 PENALTIES = (0.3, 1.0, 3.0, 10.0)
 Row = tuple[str, Evaluation, float]
 
@@ -88,6 +89,7 @@ def compare_rows(name: str) -> Iterator[Row]:
         other, seconds = train(listnet, RUNS / f"{name}-listnet")
         assert other.test is not None
         yield "ListNet, the same network", other.test, seconds
+        yield fit_ridge(problem, run)
         yield from one_vs_rest(problem, run)
     else:
         yield fit_ease(problem, run)
@@ -107,6 +109,23 @@ def fit_ease(problem: Problem[Any, Any], run: Run) -> Row:
     best = max(LAMBDAS, key=judged)
     model = fitted(train.join(validation), best)
     return f"EASE, lambda {best:g}", problem.evaluate(model, run.part("test")), time.process_time() - began
+
+
+def fit_ridge(problem: Problem[Any, Any], run: Run) -> Row:
+    """Return ridge regression on rows of length 1, lambda by validation."""
+    began = time.process_time()
+    train, validation = run.part("train"), run.part("validation")
+
+    def fitted(part: SparsePart, regularisation: float) -> Ridge:
+        model = Ridge(part.features.width, part.labels.width, regularisation=regularisation)
+        return model.fit(part.features.to_torch(), part.labels.to_torch())
+
+    def judged(regularisation: float) -> float:
+        return problem.evaluate(fitted(train, regularisation), validation).means[problem.metric]
+
+    best = max(RIDGES, key=judged)
+    model = fitted(train.join(validation), best)
+    return f"ridge, lambda {best:g}", problem.evaluate(model, run.part("test")), time.process_time() - began
 
 
 class Scores(nn.Module):
