@@ -4,6 +4,7 @@ python examples/accelerate_loop.py runs/digits 4     # folder, epochs; several p
 """
 
 import sys
+from pathlib import Path
 
 import torch
 from accelerate import Accelerator

@@ -28,7 +28,7 @@ class RankingTrainer(Trainer):
 
 set_seed(0)
 data = load_eights(seed=0)
-train = [{"pixel_values": x.view(1, 8, 8), "labels": y} for x, y in zip(data.train.features, data.train.labels)]
+train = [{"pixel_values": x.view(1, 8, 8), "labels": data.train.labels[i]} for i, x in enumerate(data.train.features)]
 shape = ConvNextConfig(num_channels=1, patch_size=2, num_stages=2, depths=[1, 1], hidden_sizes=[16, 32], num_labels=1)
 model = ConvNextForImageClassification(shape)
 model.ranking_loss = rw.losses.AUPRCLoss()  # a part of the model: its memory is saved and loaded with it
