@@ -36,9 +36,9 @@ PENALTIES = (0.3, 1.0, 3.0, 10.0)
 Row = tuple[str, Evaluation, float]
 
 ABOUT = {
-    "ml-100k": "MovieLens-100K, a fifth of each user's films for the test (`rankwise train recsys "
-    "data.train=movielens-100k data.test=0.2`).",
-    "ml-100k-time": "MovieLens-100K, each user's last film for the test (`rankwise train recsys "
+    "ml-100k": "MovieLens-100K, a fifth of each user's films for the test (`rankwise train ml-1m "
+    "'data={train: movielens-100k, test: 0.2}'`).",
+    "ml-100k-time": "MovieLens-100K, each user's last film for the test (`rankwise train ml-1m "
     "'data={train: movielens-100k, leave_one_out: time}'`).",
     "ml-1m": "MovieLens-1M (`rankwise train ml-1m data.train=train.txt data.test=test.txt`).",
     "bibtex": "Bibtex (`rankwise train bibtex data.train=bibtex-train.arff data.test=bibtex-test.arff`).",
