@@ -109,6 +109,7 @@ READERS_FILES: dict[str, Callable[[Path], None]] = {
     "docs/data.md": write_train_and_test,
     "docs/detection.md": write_boxed_cells,
     "docs/how-to/serve.md": write_cells,
+    "docs/how-to/use-a-run.md": write_cells,
     "docs/images.md": write_photos,
     "docs/recommendation.md": write_choices_and_documents,
     "docs/report.md": write_cells_and_recipe,

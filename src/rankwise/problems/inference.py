@@ -190,12 +190,12 @@ def _table(asked: _Asked) -> _Read:
     named = "1" if table.schema.classes is None else table.schema.classes[1]
     reason = "as given" if asked.positive else "the rarer class" if table.schema.classes else "labels are 0 and 1"
     return recipe, [
-        Fact("kind", "tabular: rank the positive rows of a table first, as the label has two values", "--task"),
+        Fact("kind", "tabular: rank the positive rows of a table first, as the label has two values", "--query COLUMN"),
         Fact("label", f"{label} ({why})", "--label COLUMN"),
         Fact(
             "positive",
             f"{named} ({reason}): {positives:,} of {rows:,} rows, {100 * positives / rows:.3g} %",
-            "--positive",
+            "--positive CLASS",
         ),
         *_columns(raw, recipe),
     ]
@@ -211,7 +211,7 @@ def _queries(asked: _Asked, raw: RawTable, label: str, why: str, query: str) -> 
     shown = "ltr: rank the rows of each query by grade" if kind == "ltr" else "pap: rank the rows of each list, first k"
     left = f"; {without:,} without a relevant row teach nothing" if without else ""
     return recipe, [
-        Fact("kind", f"{shown}, as the table has a column of queries", "--task"),
+        Fact("kind", f"{shown}, as the table has a column of queries", "--task pap | ltr"),
         Fact("label", f"{label} ({why}), grades 0 to {part.labels.max().item():g}", "--label COLUMN"),
         Fact("query", f"{query}: {len(lists):,} lists{left}", "--query COLUMN"),
         *_columns(raw, recipe),
