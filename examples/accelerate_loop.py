@@ -12,7 +12,7 @@ from accelerate import Accelerator
 import rankwise as rw
 from rankwise.data import load_digit_retrieval
 
-folder, epochs = Path(sys.argv[1]), int(sys.argv[2])
+folder, epochs = sys.argv[1:] if len(sys.argv) == 3 else sys.exit(__doc__)
 accelerator = Accelerator(cpu=True)
 torch.manual_seed(0)
 data = load_digit_retrieval(seed=0)
@@ -24,9 +24,9 @@ sampler = rw.samplers.QueryBatchSampler(grades, digits, queries=5, relevant=4, i
 # The sampler gives each process its share and the loss gathers: only model and optimiser are prepared.
 network, optimiser = accelerator.prepare(model, torch.optim.AdamW(model.parameters(), lr=3e-3))
 accelerator.register_for_checkpointing(loss, sampler)
-if folder.is_dir():
+if Path(folder).is_dir():
     accelerator.load_state(folder)
-for _ in range(sampler.epoch, epochs):
+for _ in range(sampler.epoch, int(epochs)):
     for batch in sampler:
         query, item = digits[batch], images[batch]
         scores = network(data.train.features[item]).gather(1, query[:, None])[:, 0]

@@ -28,13 +28,13 @@ class RankingTrainer(Trainer):
 
 set_seed(0)
 data = load_eights(seed=0)
-pixels = data.train.features.view(-1, 1, 8, 8)
-train = [{"pixel_values": x, "labels": y} for x, y in zip(pixels, data.train.labels, strict=True)]
+train = [{"pixel_values": x.view(1, 8, 8), "labels": data.train.labels[i]} for i, x in enumerate(data.train.features)]
 shape = ConvNextConfig(num_channels=1, patch_size=2, num_stages=2, depths=[1, 1], hidden_sizes=[16, 32], num_labels=1)
 model = ConvNextForImageClassification(shape)
 model.ranking_loss = rw.losses.AUPRCLoss()  # a part of the model: its memory is saved and loaded with it
-options = {"learning_rate": 1e-2, "lr_scheduler_type": "constant", "save_strategy": "epoch", "use_cpu": True}
-arguments = TrainingArguments(sys.argv[1], num_train_epochs=int(sys.argv[2]), report_to="none", **options)
-RankingTrainer(model, arguments, train_dataset=train).train(resume_from_checkpoint=get_last_checkpoint(sys.argv[1]))
+folder, epochs = sys.argv[1:] if len(sys.argv) == 3 else sys.exit(__doc__)
+options = {"learning_rate": 1e-2, "lr_scheduler_type": "constant", "save_strategy": "epoch", "report_to": "none"}
+arguments = TrainingArguments(folder, num_train_epochs=int(epochs), use_cpu=True, **options)
+RankingTrainer(model, arguments, train_dataset=train).train(resume_from_checkpoint=get_last_checkpoint(folder))
 scores = model(pixel_values=data.test.features.view(-1, 1, 8, 8)).logits[:, 0].detach()
 print(rw.evaluate(scores, data.test.labels, ["ap"]).means)

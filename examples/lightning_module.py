@@ -28,11 +28,11 @@ class Retrieval(L.LightningModule):
         return torch.optim.AdamW(self.parameters(), lr=3e-3)
 
 
-folder, epochs, processes = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+folder, epochs, processes = sys.argv[1:] if len(sys.argv) == 4 else sys.exit(__doc__)
 L.seed_everything(0, verbose=False)
 data = load_digit_retrieval(seed=0)
 sampler = rw.samplers.ClassBatchSampler(data.train.labels, classes=8, samples_per_class=4)  # shares out by itself, so:
-options = {"use_distributed_sampler": False, "accelerator": "cpu", "devices": processes, "max_epochs": epochs}
+options = {"use_distributed_sampler": False, "accelerator": "cpu", "devices": int(processes), "max_epochs": int(epochs)}
 trainer = L.Trainer(callbacks=L.pytorch.callbacks.ModelCheckpoint(folder, save_last=True), logger=False, **options)
 loader = DataLoader(TensorDataset(data.train.features, data.train.labels), batch_sampler=sampler)
 trainer.fit(Retrieval(), loader, ckpt_path="last")

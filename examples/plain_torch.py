@@ -12,7 +12,7 @@ import torch.distributed as dist
 import rankwise as rw
 from rankwise.data import load_eights
 
-path, epochs = sys.argv[1], int(sys.argv[2])
+path, epochs = sys.argv[1:] if len(sys.argv) == 3 else sys.exit(__doc__)
 several = "RANK" in os.environ  # set by torchrun
 if several:
     dist.init_process_group("gloo")
@@ -27,7 +27,7 @@ if os.path.exists(path):
     for name, state in torch.load(path, weights_only=True).items():
         saved[name].load_state_dict(state)
 network = torch.nn.parallel.DistributedDataParallel(model) if several else model
-for _ in range(sampler.epoch, epochs):
+for _ in range(sampler.epoch, int(epochs)):
     for batch in sampler:
         value = loss(network(data.train.features[batch])[:, 0], data.train.labels[batch])
         optimiser.zero_grad()

@@ -115,11 +115,12 @@ RECIPES: dict[str, dict[str, Any]] = {
         "batches": {"size": 16},
         "metrics": ["ap"],
     },
-    "recsys-item-item": {**CLICKS, "model": {"dimensions": 8}, "batches": {"users": 8}},
+    "recsys-blend": {**CLICKS, "model": {"dimensions": 8}, "batches": {"users": 8}},
+    "recsys-item-item": {**CLICKS, "model": {"name": "item-item", "dimensions": 8}, "batches": {"users": 8}},
     "recsys-ease": {
         **CLICKS,
         "data": {"train": "data/clicks.csv", "leave_one_out": "random"},
-        "model": {"dimensions": 8, "ease": 5.0},
+        "model": {"name": "item-item", "dimensions": 8, "ease": 5.0},
         "batches": {"users": 8},
     },
     "recsys-sampled": {

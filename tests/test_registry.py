@@ -67,7 +67,7 @@ def test_a_name_must_be_a_string(registry, name):
     "name, known, answer",
     [
         ("ndgc", ["ap", "ndcg", "pap"], "; did you mean 'ndcg'? (known: ap, ndcg, pap)"),
-        ("AP", ["pap", "ap"], " (known: ap, pap)"),
+        ("AP", ["pap", "ap"], "; did you mean 'ap'? (known: ap, pap)"),
         ("", ["b", "a"], " (known: a, b)"),
         ("x", [], " (known: )"),
     ],

@@ -157,9 +157,13 @@ def query_cases(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, int, int | Non
 @given(query_cases(), st.integers(0, 2**63 - 1), st.integers(0, 5))
 def test_an_epoch_visits_every_query_once_with_the_items_asked_for(case, seed, epoch):
     grades, ids, queries, relevant, irrelevant = case
-    sampler = QueryBatchSampler(
-        grades, ids, queries=queries, relevant=relevant, irrelevant=irrelevant, without_relevant="keep", seed=seed
-    )
+    counts = {"queries": queries, "relevant": relevant, "irrelevant": irrelevant}
+    build = partial(QueryBatchSampler, grades, ids, **counts, without_relevant="keep", seed=seed)
+    if irrelevant == 0 and set(ids.tolist()) != set(ids[grades > 0].tolist()):
+        with pytest.raises(ValueError, match="irrelevant: expected 1 or more with without_relevant='keep', got 0"):
+            build()
+        return
+    sampler = build()
     sampler.set_epoch(epoch)
     visited: list[int] = []
     batches = list(sampler)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from rankwise.checks import check_choice, check_count, check_positive
 from rankwise.data import Part
 from rankwise.lists import Lists, PackedLists, pack
-from rankwise.losses import CrossEntropyLoss, ListLoss
+from rankwise.losses import BinaryCrossEntropyLoss, ListLoss
 from rankwise.metrics import create_metric
 from rankwise.metrics.metric import Metric, measure_lists
 from rankwise.models import MLPScorer
@@ -97,7 +97,7 @@ def fit_linear(
         start = fit_linear(
             train,
             validation,
-            CrossEntropyLoss(),
+            BinaryCrossEntropyLoss(),
             metric=metric,
             steps=steps,
             rates=rates,

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from benchmarks.quality.linear import LinearRun, fit_linear
 from rankwise.data import Part
-from rankwise.losses import CrossEntropyLoss, ListLoss, PApLoss, pap_margins
+from rankwise.losses import BinaryCrossEntropyLoss, ListLoss, PApLoss, pap_margins
 from rankwise.metrics import pap
 from rankwise.models import MLPScorer
 from rankwise.problems.trials import summarise
@@ -52,7 +52,7 @@ def main() -> None:
         lines.append(f"| {name} | " + " | ".join(costs) + f" | {there:.3f} |")
     lines += ["", f"pAp@{K} after the last step, mean +- std over seeds:", "", header, rule]
     print("\n".join(lines), flush=True)
-    losses: list[ListLoss] = [*(PApLoss(K, surrogate=s) for s in SURROGATES), CrossEntropyLoss()]
+    losses: list[ListLoss] = [*(PApLoss(K, surrogate=s) for s in SURROGATES), BinaryCrossEntropyLoss()]
     for name, made in lists.items():
         reached = [[_train(part, loss, seed) for seed, (part, _) in enumerate(made)] for loss in losses]
         found = [summarise(values) for values in reached]

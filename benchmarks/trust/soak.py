@@ -34,15 +34,15 @@ from rankwise import evaluate
 from rankwise.data import Part, Split, TableSchema
 from rankwise.losses import (
     AUPRCLoss,
-    Combined,
     LateMemoryLoss,
     ListStatistics,
     ListwiseCELoss,
     NDCGLoss,
     PApLoss,
     PriorSchedule,
-    SemiVariance,
+    SemiVarianceLoss,
     StableAPLoss,
+    SumLoss,
     SwitchLoss,
     TopKNDCGLoss,
     create_loss,
@@ -59,7 +59,7 @@ WARM_UP = 0.25
 LARGEST_SLOPE = 10.0  # MiB an hour
 
 LOSSES: dict[str, Callable[[Data], nn.Module]] = {
-    "soprc + semi-variance": lambda _: Combined(AUPRCLoss(PriorSchedule(0.5, 0.1, steps=100)), SemiVariance(3, 15)),
+    "soprc + semi-variance": lambda _: SumLoss(AUPRCLoss(PriorSchedule(0.5, 0.1, steps=100)), SemiVarianceLoss(3, 15)),
     "stable AP": lambda _: StableAPLoss(update_rate=0.1),
     "soap": lambda _: create_loss("soap"),
     "song": lambda data: NDCGLoss(data.statistics),

@@ -17,13 +17,14 @@ from rankwise.samplers import create_sampler
 if TYPE_CHECKING:
     from rankwise import boosting, problems, runs, sklearn, testing
     from rankwise.problems import load_problem
-    from rankwise.runs import load_run, load_runs, train, train_seeds
+    from rankwise.runs import continue_run, load_run, load_runs, train, train_seeds
 
 __version__ = "0.1.0"
 
 __all__ = [
     "boosting",
     "compare",
+    "continue_run",
     "create_loss",
     "create_metric",
     "create_sampler",
@@ -46,6 +47,7 @@ __all__ = [
 
 _MODULES = ("boosting", "problems", "runs", "sklearn", "testing")
 _NAMES = {
+    "continue_run": "runs",
     "load_problem": "problems",
     "load_run": "runs",
     "load_runs": "runs",

@@ -106,9 +106,12 @@ def check_labels(labels: Tensor, kind: str, mask: Tensor | None = None) -> None:
         wrong = wrong & mask
     if bool(wrong.any()):
         expected = "0 or 1" if kind == "binary" else "grades of 0 or more"
-        raise ValueError(
-            f"labels: expected {expected}, got {labels[wrong][0].item():g} ({int(wrong.sum())} of {labels.numel()})"
-        )
+        first, hint = labels[wrong][0].item(), ""
+        if kind == "binary" and first != int(first):
+            hint = "; continuous labels need a threshold: labels > t"
+        elif kind == "binary":
+            hint = "; of several classes choose the positive one: labels == c; grades need a threshold: labels > 0"
+        raise ValueError(f"labels: expected {expected}, got {first:g} ({int(wrong.sum())} of {labels.numel()}){hint}")
 
 
 def _surely_right(labels: Tensor, kind: str) -> bool:

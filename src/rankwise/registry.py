@@ -137,6 +137,13 @@ class Registry(Generic[Record]):
 def nearest(name: str, known: Iterable[str]) -> str:
     """The end of an error message: what `name` may have been meant to be, and all that is known."""
     known = sorted(known)
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
+    folded = {_fold(each): each for each in known}
+    close = difflib.get_close_matches(_fold(name), folded, n=1, cutoff=0.5)
+    hint = f"; did you mean {folded[close[0]]!r}?" if close else ""
     return f"{hint} (known: {', '.join(known)})"
+
+
+def _fold(name: str) -> str:
+    """Return a name as it is compared: in small letters, words joined by hyphens, without the "Loss" of a class."""
+    folded = name.casefold().replace("_", "-")
+    return folded.removesuffix("loss").rstrip("-") or folded

@@ -11,7 +11,7 @@ from torch import nn
 
 from benchmarks.quality.linear import fit_linear
 from rankwise.data import Part
-from rankwise.losses import CrossEntropyLoss, PApLoss
+from rankwise.losses import BinaryCrossEntropyLoss, PApLoss
 from rankwise.losses.baselines import HingePartialAUCLoss
 from rankwise.metrics import evaluate
 
@@ -47,7 +47,7 @@ def plain_descent(part, loss, steps, rate, penalty):
     return torch.cat([model.weight[0], model.bias]).detach()
 
 
-@pytest.mark.parametrize("loss", [CrossEntropyLoss(), PApLoss(4, surrogate="avg+"), HingePartialAUCLoss(0.3)])
+@pytest.mark.parametrize("loss", [BinaryCrossEntropyLoss(), PApLoss(4, surrogate="avg+"), HingePartialAUCLoss(0.3)])
 def test_every_run_of_the_grid_is_the_plain_method(loss):
     for rate in (0.1, 0.5):
         for penalty in (0.0, 0.05):
@@ -83,7 +83,7 @@ def test_the_best_judged_weights_are_returned():
 def test_a_convex_loss_that_is_smallest_at_zero_does_not_return_zero():
     """With noise labels "max" is smallest near w = 0; by the metric the start is kept instead."""
     hard = make_part(3, noise=4.0)
-    start = fit_linear(hard, hard, CrossEntropyLoss(), metric="pap@4", start="zeros", steps=50)
+    start = fit_linear(hard, hard, BinaryCrossEntropyLoss(), metric="pap@4", start="zeros", steps=50)
     loss = PApLoss(4, surrogate="max")
     run = fit_linear(hard, hard, loss, metric="pap@4", start=start, steps=200, rates=(0.3,), penalties=(0.1,))
     zero = loss(torch.zeros(len(hard)), hard.labels, query_ids=hard.query_ids)
@@ -93,7 +93,7 @@ def test_a_convex_loss_that_is_smallest_at_zero_does_not_return_zero():
 
 
 def test_it_begins_at_the_start_it_is_given_and_by_default_at_cross_entropy():
-    start = fit_linear(TRAIN, VALIDATION, CrossEntropyLoss(), metric="pap@4", start="zeros", steps=20)
+    start = fit_linear(TRAIN, VALIDATION, BinaryCrossEntropyLoss(), metric="pap@4", start="zeros", steps=20)
     given = fit_linear(TRAIN, VALIDATION, PApLoss(4), metric="pap@4", start=start, steps=20)
     default = fit_linear(TRAIN, VALIDATION, PApLoss(4), metric="pap@4", steps=20)
     assert given.curve[0] == pytest.approx(start.value, abs=1e-12)

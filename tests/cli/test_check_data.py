@@ -116,3 +116,86 @@ def test_a_missing_extra_is_named(capsys, monkeypatch, table, module):
     monkeypatch.setattr(extras, "find_spec", lambda name: None if name == module else found(name))
     assert main(["check-data", str(table)]) == 1
     assert f"check-data needs {module}: pip install 'rankwise[data]'" in capsys.readouterr().err
+
+
+def written(tmp_path, name, header, row, rows=120):
+    path = tmp_path / name
+    path.write_text(header + "".join(row(number) for number in range(rows)))
+    return str(path)
+
+
+def test_all_columns_that_cannot_be_used_are_listed_with_their_options(capsys, tmp_path):
+    path = written(
+        tmp_path,
+        "p.csv",
+        "size;weight;a;ill\n",
+        lambda i: f"{i % 7},5;{'heavy' if i == 5 else i % 11};{i * 0.37 % 1:.3f};{int(i % 4 == 0)}\n",
+    )
+    assert main(["check-data", path]) == 1
+    out = " ".join(capsys.readouterr().out.split())
+    assert "column 'size': expected numbers with a decimal point, got decimal commas such as '0,5'" in out
+    assert "-> save the file with decimal points, or leave it out: --drop size" in out
+    assert "column 'weight', line 7: expected numbers, got text such as 'heavy'" in out
+    assert "-> mend the cells, or leave it out: --drop weight" in out
+    assert "data.drop=[size,weight]" in out
+    assert main(["check-data", path, "--drop", "size", "--drop", "weight"]) == 0
+
+
+def test_columns_like_ids_are_named(capsys, tmp_path):
+    path = written(
+        tmp_path, "p.csv", "number,patient,a,ill\n", lambda i: f"{1000 + i},P{i},{i * 0.37 % 1:.3f},{int(i % 4 == 0)}\n"
+    )
+    assert main(["check-data", path]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "column 'number' is left out: an id: a different whole number in every row" in out
+    assert "column 'patient' is left out: text with 120 different values in 120 rows" in out
+    assert "column 'a'" not in out
+
+
+def test_scales_that_training_standardises_are_no_matter(capsys, tmp_path):
+    path = written(tmp_path, "p.csv", "a,b,ill\n", lambda i: f"{i * 0.61803398 % 1 * 1e6},{i % 7},{int(i % 3 == 0)}\n")
+    assert main(["check-data", path]) == 0
+    assert "0 errors, 0 warnings" in capsys.readouterr().out
+
+
+def test_times_are_not_read_as_grades(capsys, tmp_path):
+    path = written(
+        tmp_path, "p.csv", "a,ill,time\n", lambda i: f"{i * 0.37 % 1},{int(i % 4 == 0)},{1_700_000_000 + 977 * i}\n"
+    )
+    assert main(["check-data", path]) == 1
+    out = " ".join(capsys.readouterr().out.split())
+    assert "120 different numbers" in out
+    assert "not grades: name the label column with --label" in out
+    assert "gain" not in out
+    assert main(["check-data", path, "--label", "ill"]) == 0
+
+
+def test_classes_of_text_are_not_read_as_grades(capsys, tmp_path):
+    path = written(tmp_path, "p.csv", "a,kind\n", lambda i: f"{i * 0.37 % 1},{('red', 'blue', 'green')[i % 3]}\n")
+    assert main(["check-data", path]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "3 kinds of labels -> name the positive one for one ranking: --positive blue" in out
+    assert main(["check-data", path, "--positive", "red"]) == 0
+    assert "kinds of labels" not in capsys.readouterr().out
+
+
+def test_arff_files_are_tables(capsys, tmp_path):
+    path = written(
+        tmp_path,
+        "p.arff",
+        "% a comment\n@relation cells\n@attribute 'cell size' numeric\n@attribute b real\n"
+        "@attribute ill {no, 'yes, very'}\n@data\n",
+        lambda i: f"{i * 0.37 % 1:.3f}, {i % 7}, {chr(39) + 'yes, very' + chr(39) if i % 4 == 0 else 'no'}\n",
+    )
+    assert main(["check-data", path]) == 0
+    out = capsys.readouterr().out
+    assert "label 0 is 'no', 1 is 'yes, very' (column 'ill')" in out
+    assert "p.arff: 120 rows, 2 features, one list" in out
+    broken = tmp_path / "broken.arff"
+    broken.write_text("@relation x\n@attribute a numeric\n@attribute y {0,1}\n@data\n1,0\n2\n")
+    assert main(["check-data", str(broken)]) == 2
+    assert "broken.arff, line 6: expected" in capsys.readouterr().err
+    sparse = tmp_path / "sparse.arff"
+    sparse.write_text("@relation x\n@attribute a numeric\n@attribute y {0,1}\n@data\n{0 1}\n")
+    assert main(["check-data", str(sparse)]) == 2
+    assert "sparse.arff, line 5: expected 2 values" in capsys.readouterr().err

@@ -32,6 +32,7 @@ ONLY_CHECKED = {
     "make test": "runs this test",
     "rankwise demo": "takes long; tests/cli/test_cli.py runs it with --quick",
     "rankwise simulate --csv simulation.csv": "takes long; tests/cli/test_audit.py runs it with --quick",
+    "rankwise train ml-1m 'data={train: ml-100k, test: 0.2}' --out runs/ml-100k": "no such data here",
     "rankwise train ml-1m 'data={train: ml-20m, leave_one_out: time}' --out runs/ml-20m": "no such data here",
     "rankwise train ml-1m 'data={train: netflix, leave_one_out: time}' --out runs/netflix": "no such data here",
     "torchrun --nproc-per-node 2 examples/plain_torch.py checkpoint.pt 4": "tests/examples runs it",
@@ -128,7 +129,7 @@ def parse_command(arguments: list[str]) -> None:
     name, *rest = arguments
     context = group.commands[name].make_context(name, rest)  # type: ignore[attr-defined]
     if name == "train":
-        load_problem(context.params["recipe"], context.params["changes"] or [])
+        load_problem(context.params["what"], context.params["changes"] or [])
 
 
 def check_recipe(block: Block) -> None:

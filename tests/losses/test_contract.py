@@ -8,15 +8,15 @@ import torch
 from rankwise.losses import (
     LOSSES,
     AUPRCLoss,
-    Combined,
-    CrossEntropyLoss,
+    BinaryCrossEntropyLoss,
     ListLoss,
     ListStatistics,
     ListwiseCELoss,
     NDCGLoss,
     PriorSchedule,
-    SemiVariance,
+    SemiVarianceLoss,
     StableAPLoss,
+    SumLoss,
     SwitchLoss,
     TopKNDCGLoss,
 )
@@ -28,7 +28,7 @@ VARIANTS = {
     "batch prior": lambda: AUPRCLoss(prior="batch"),
     "schedule": lambda: AUPRCLoss(prior=PriorSchedule(0.5, 0.02, 3)),
     "no link": lambda: AUPRCLoss(link="none"),
-    "combined": lambda: Combined(AUPRCLoss(), SemiVariance(3, 15)),
+    "combined": lambda: SumLoss(AUPRCLoss(), SemiVarianceLoss(3, 15)),
     "sum": lambda: AUPRCLoss(reduction="sum"),
     "stable AP, batch ratio": lambda: StableAPLoss("batch"),
     "stable AP, data set ratio": lambda: StableAPLoss("dataset", prior=PriorSchedule(0.5, 0.02, 3)),
@@ -123,7 +123,7 @@ class FirstItemOnly(ListLoss):
         return packed.map(lambda lists: (lists.scores[:, 0] * 1.0, lists.mask.any(1)))
 
 
-class SeesPadding(CrossEntropyLoss):
+class SeesPadding(BinaryCrossEntropyLoss):
     """Divides by the padded width."""
 
     def per_list(self, packed, group_ids):
@@ -131,7 +131,7 @@ class SeesPadding(CrossEntropyLoss):
         return values * packed.blocks[0].scores.shape[1], valid
 
 
-class Forgetful(CrossEntropyLoss):
+class Forgetful(BinaryCrossEntropyLoss):
     """Keeps its state in a plain attribute."""
 
     calls = 0

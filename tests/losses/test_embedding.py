@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from rankwise.losses import AUPRCLoss, CrossEntropyLoss, EmbeddingLoss
+from rankwise.losses import AUPRCLoss, BinaryCrossEntropyLoss, EmbeddingLoss
 
 
 def batch(count=8, classes=2, seed=0):
@@ -30,7 +30,7 @@ def test_gradient_is_that_of_the_value():
     loss = EmbeddingLoss(AUPRCLoss(recall="batch", recall_gradient="full", tau=0.5, tau_recall=0.5))
     # The recall's comparison side stays constant by definition, so check a loss without one as well.
     assert torch.autograd.gradcheck(
-        lambda e: EmbeddingLoss(CrossEntropyLoss())(e, labels), (embeddings.requires_grad_(),)
+        lambda e: EmbeddingLoss(BinaryCrossEntropyLoss())(e, labels), (embeddings.requires_grad_(),)
     )
     loss(embeddings, labels).backward()
     assert bool(torch.isfinite(embeddings.grad).all())

@@ -10,14 +10,14 @@ import torch
 from rankwise.losses import (
     LOSSES,
     AUPRCLoss,
-    Combined,
     EmbeddingLoss,
     LateMemoryLoss,
     ListStatistics,
     ListwiseCELoss,
     NDCGLoss,
-    SemiVariance,
+    SemiVarianceLoss,
     StableAPLoss,
+    SumLoss,
     TopKNDCGLoss,
 )
 from rankwise.losses.baselines import ALRPLoss
@@ -44,7 +44,7 @@ BUILDS = {record.name: (record.build, record.labels) for record in LOSSES if rec
     "sampled solc": (lambda: ListwiseCELoss(STATISTICS), "grades"),
     "no link": (lambda: AUPRCLoss(link="none"), "binary"),
     "stable, no link": (lambda: StableAPLoss(link="none"), "binary"),
-    "combined": (lambda: Combined(AUPRCLoss(), SemiVariance(3, 15)), "binary"),
+    "combined": (lambda: SumLoss(AUPRCLoss(), SemiVarianceLoss(3, 15)), "binary"),
 }
 
 

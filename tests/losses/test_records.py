@@ -21,7 +21,7 @@ EXEMPT = {
     "ListLoss": "the base class",
     "MarkedModule": "the base class of losses that keep state",
     "CompositionalLoss": "a base class",
-    "Combined": "made by create_loss(add=...)",
+    "SumLoss": "made by create_loss(add=...)",
     "SwitchLoss": "takes two losses, made by a warm_up",
     "EmbeddingLoss": "takes a loss over scores",
     "LateMemoryLoss": "takes a loss over scores",
@@ -129,3 +129,10 @@ def test_all_callers_refuse_an_unknown_option_in_the_same_words(make):
     words = r"auprc \(soprc\) has no option 'taux'; did you mean 'tau'\? \(known: empty, link, "
     with pytest.raises(ValueError, match=words):
         make()
+
+
+@pytest.mark.parametrize("name", [record.name for record in LOSSES if record.inputs == "scores"])
+def test_printing_a_loss_shows_its_options(name):
+    text = repr(create_loss(name, empty="error"))
+    assert "empty='error'" in text
+    assert "<" not in text  # every option has words

@@ -10,15 +10,15 @@ import torch
 from rankwise.losses import (
     LOSSES,
     AUPRCLoss,
-    Combined,
     EmbeddingLoss,
     LateMemoryLoss,
     ListStatistics,
     ListwiseCELoss,
     NDCGLoss,
     PriorSchedule,
-    SemiVariance,
+    SemiVarianceLoss,
     StableAPLoss,
+    SumLoss,
     SwitchLoss,
     TopKNDCGLoss,
 )
@@ -34,7 +34,7 @@ BUILDS = {record.name: record.build for record in LOSSES if record.inputs == "sc
     "sampled k-song": lambda empty: TopKNDCGLoss(4, STATISTICS, empty=empty),
     "sampled solc": lambda empty: ListwiseCELoss(STATISTICS, empty=empty),
     "switch": lambda empty: SwitchLoss(NDCGLoss(STATISTICS, empty=empty), ListwiseCELoss(STATISTICS), after=3),
-    "combined": lambda empty: Combined(AUPRCLoss(empty=empty), SemiVariance()),
+    "combined": lambda empty: SumLoss(AUPRCLoss(empty=empty), SemiVarianceLoss()),
 }
 
 

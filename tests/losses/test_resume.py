@@ -9,13 +9,13 @@ pytest.importorskip("lightning_fabric")
 
 from rankwise.losses import (
     AUPRCLoss,
-    Combined,
     ListStatistics,
     ListwiseCELoss,
     NDCGLoss,
     PriorSchedule,
-    SemiVariance,
+    SemiVarianceLoss,
     StableAPLoss,
+    SumLoss,
     SwitchLoss,
     TopKNDCGLoss,
 )
@@ -27,7 +27,7 @@ LABELS = (torch.arange(90) % 9 == 0).long()
 
 
 LOSSES = {
-    "soprc": lambda: Combined(AUPRCLoss(PriorSchedule(0.5, 0.1, steps=9)), SemiVariance(3, 15)),
+    "soprc": lambda: SumLoss(AUPRCLoss(PriorSchedule(0.5, 0.1, steps=9)), SemiVarianceLoss(3, 15)),
     "stable AP": StableAPLoss,
 }
 

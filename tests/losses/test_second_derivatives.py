@@ -9,14 +9,14 @@ from rankwise import metrics
 from rankwise.losses import (
     LOSSES,
     AUPRCLoss,
-    Combined,
     EmbeddingLoss,
     LateMemoryLoss,
     ListStatistics,
     ListwiseCELoss,
     NDCGLoss,
-    SemiVariance,
+    SemiVarianceLoss,
     StableAPLoss,
+    SumLoss,
     SwitchLoss,
 )
 from rankwise.losses.baselines import ALRPLoss, SmoothAPLoss
@@ -88,7 +88,7 @@ def test_sampled_lists_have_second_derivatives_unless_an_average_is_remembered(b
         gradient(build(STATISTICS), SCORES, GRADES, create_graph=True, **given)
 
 
-@pytest.mark.parametrize("build", [SmoothAPLoss, SemiVariance])
+@pytest.mark.parametrize("build", [SmoothAPLoss, SemiVarianceLoss])
 def test_a_running_spread_is_refused_and_other_links_are_not(build):
     labels = GRADES.clamp_max(1)
     with pytest.raises(RuntimeError, match=f'link="scale": {REFUSAL}'):
@@ -104,10 +104,10 @@ def test_weights_by_rank_have_second_derivatives():
 
 def test_wrappers_have_those_of_the_losses_inside():
     labels = GRADES.clamp_max(1)
-    check(lambda: Combined(SmoothAPLoss(0.1), SemiVariance(3, 15)), SCORES, labels)
+    check(lambda: SumLoss(SmoothAPLoss(0.1), SemiVarianceLoss(3, 15)), SCORES, labels)
     check(lambda: SwitchLoss(ListwiseCELoss(), NDCGLoss(), after=0), SCORES, GRADES)
     check(lambda: EmbeddingLoss(SmoothAPLoss(0.1)), VECTORS, CLASSES)
-    for loss in (Combined(SmoothAPLoss(), AUPRCLoss()), SwitchLoss(AUPRCLoss(), SmoothAPLoss(), after=1)):
+    for loss in (SumLoss(SmoothAPLoss(), AUPRCLoss()), SwitchLoss(AUPRCLoss(), SmoothAPLoss(), after=1)):
         with pytest.raises(RuntimeError, match=REFUSAL):
             gradient(loss, SCORES, labels, create_graph=True)
     for loss in (EmbeddingLoss(AUPRCLoss()), LateMemoryLoss(StableAPLoss(), memory=6)):

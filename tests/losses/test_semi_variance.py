@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oracles import auprc as oracle
-from rankwise.losses import AUPRCLoss, Combined, CrossEntropyLoss, EmbeddingLoss, SemiVariance
+from rankwise.losses import AUPRCLoss, BinaryCrossEntropyLoss, EmbeddingLoss, SemiVarianceLoss, SumLoss
 
 
 @given(
@@ -20,23 +20,23 @@ def test_value_and_gradient_equal_the_definition(positives, negatives):
     expected = oracle.semi_variance(leaves[: len(positives)], leaves[len(positives) :], 3.0, 15.0) + 0 * sum(leaves)
     gradient = torch.autograd.grad(expected, leaves)
     scores = torch.tensor(positives + negatives, dtype=torch.float64, requires_grad=True)
-    value = SemiVariance(3, 15)(scores, torch.tensor([1] * len(positives) + [0] * len(negatives)))
+    value = SemiVarianceLoss(3, 15)(scores, torch.tensor([1] * len(positives) + [0] * len(negatives)))
     value.backward()
     torch.testing.assert_close(value.detach(), expected.detach())
     torch.testing.assert_close(scores.grad, torch.stack(gradient))
 
 
-@pytest.mark.parametrize("loss", [AUPRCLoss, CrossEntropyLoss])
+@pytest.mark.parametrize("loss", [AUPRCLoss, BinaryCrossEntropyLoss])
 def test_adds_to_any_loss(loss):
     scores, labels = torch.tensor([[0.9, 0.1, 0.4, -0.2]]), torch.tensor([[1, 1, 0, 0]])
-    total = Combined(loss(), SemiVariance(3, 15))(scores, labels)
-    torch.testing.assert_close(total, loss()(scores, labels) + SemiVariance(3, 15)(scores, labels))
+    total = SumLoss(loss(), SemiVarianceLoss(3, 15))(scores, labels)
+    torch.testing.assert_close(total, loss()(scores, labels) + SemiVarianceLoss(3, 15)(scores, labels))
 
 
 def test_adds_to_a_retrieval_loss():
     embeddings, labels = torch.randn(6, 4, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 0, 0, 1, 1, 1])
-    parts = [EmbeddingLoss(loss)(embeddings, labels) for loss in (AUPRCLoss(), SemiVariance(3, 15))]
-    total = EmbeddingLoss(Combined(AUPRCLoss(), SemiVariance(3, 15)))(embeddings, labels)
+    parts = [EmbeddingLoss(loss)(embeddings, labels) for loss in (AUPRCLoss(), SemiVarianceLoss(3, 15))]
+    total = EmbeddingLoss(SumLoss(AUPRCLoss(), SemiVarianceLoss(3, 15)))(embeddings, labels)
     torch.testing.assert_close(total, sum(parts))
 
 
@@ -44,13 +44,13 @@ def test_weight_two_is_the_item_twice():
     scores, labels = torch.tensor([0.5, 0.2, 0.3, 0.1]), torch.tensor([1, 1, 0, 0])
     weights = torch.tensor([1.0, 2.0, 3.0, 1.0])
     copies = torch.repeat_interleave(torch.arange(4), weights.long())
-    weighted = SemiVariance()(scores, labels, weights=weights)
-    torch.testing.assert_close(weighted, SemiVariance()(scores[copies], labels[copies]))
+    weighted = SemiVarianceLoss()(scores, labels, weights=weights)
+    torch.testing.assert_close(weighted, SemiVarianceLoss()(scores[copies], labels[copies]))
 
 
 def test_equal_scores_have_no_spread_however_large():
     scores = torch.full((14,), 3e27, requires_grad=True)
-    value = SemiVariance()(scores, torch.tensor([1, 0] * 7))
+    value = SemiVarianceLoss()(scores, torch.tensor([1, 0] * 7))
     value.backward()
     assert value.item() == 0
     assert not bool(scores.grad.any())
@@ -61,7 +61,7 @@ def test_a_spread_whose_square_leaves_float32_is_infinite_and_still_has_its_grad
     scores = torch.tensor([[4e25, 1e25, 1e25, 2e25, 0], [2e25, 1e25, 0, 1e25, 1e25]], requires_grad=True)
     small = (scores.detach() / 1e25).requires_grad_()
     mask = torch.tensor([[True, True, True, True, False], [True] * 5])
-    values = [SemiVariance(link="none")(leaf, labels, mask=mask) for leaf in (scores, small)]
+    values = [SemiVarianceLoss(link="none")(leaf, labels, mask=mask) for leaf in (scores, small)]
     sum(values).backward()
     assert values[0].item() == torch.inf
     torch.testing.assert_close(scores.grad / 1e25, small.grad)
@@ -69,6 +69,6 @@ def test_a_spread_whose_square_leaves_float32_is_infinite_and_still_has_its_grad
 
 def test_combined_refuses_what_is_not_a_list_loss():
     with pytest.raises(TypeError, match="losses: expected two or more list losses"):
-        Combined(AUPRCLoss())
+        SumLoss(AUPRCLoss())
     with pytest.raises(TypeError, match="losses: expected two or more list losses, got"):
-        Combined(AUPRCLoss(), torch.nn.BCEWithLogitsLoss())
+        SumLoss(AUPRCLoss(), torch.nn.BCEWithLogitsLoss())

@@ -28,7 +28,7 @@ def batch(size=96, seed=0):
 
 
 def without_places(monkeypatch):
-    monkeypatch.setattr(module, "few_gaps", lambda *_: False)
+    monkeypatch.setattr(module, "few_masked", lambda *_: False)
 
 
 @pytest.mark.parametrize("own, more", [(True, 0), (True, 120), (False, 120)])
@@ -48,7 +48,7 @@ def test_they_are_the_lists_of_labels_and_masks(monkeypatch, own, more):
     wanted, wanted_there = plain.positives
     assert torch.equal(there, wanted_there)
     assert torch.equal(places[there], wanted[wanted_there])
-    assert torch.equal(few.gaps.mask, plain.mask & ~plain.labels)
+    assert torch.equal(few.item_mask.mask, plain.mask & ~plain.labels)
 
 
 @pytest.mark.parametrize("record", OVER_LISTS, ids=lambda record: record.name)

@@ -8,7 +8,15 @@ import warnings
 import pytest
 import torch
 
-from rankwise.losses import LOSSES, AUPRCLoss, Combined, CrossEntropyLoss, EmbeddingLoss, NDCGLoss, SemiVariance
+from rankwise.losses import (
+    LOSSES,
+    AUPRCLoss,
+    BinaryCrossEntropyLoss,
+    EmbeddingLoss,
+    NDCGLoss,
+    SemiVarianceLoss,
+    SumLoss,
+)
 
 SCORES = torch.randn(64, 1, generator=torch.Generator().manual_seed(0))
 LABELS = (torch.arange(64) % 4 == 1).long()[:, None]
@@ -51,8 +59,8 @@ def test_ids_of_items_beside_lists_of_one_item_are_refused_too():
 
 def test_combined_losses_are_refused_alike():
     with pytest.raises(ValueError, match="expected lists of several items"):
-        Combined(AUPRCLoss(), SemiVariance())(SCORES, LABELS)
-    Combined(CrossEntropyLoss(), CrossEntropyLoss())(SCORES, LABELS)
+        SumLoss(AUPRCLoss(), SemiVarianceLoss())(SCORES, LABELS)
+    SumLoss(BinaryCrossEntropyLoss(), BinaryCrossEntropyLoss())(SCORES, LABELS)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from oracles import stable_ap as oracle
 from oracles.pairs import one_sided_huber
-from rankwise.losses import AUPRCLoss, Combined, EmbeddingLoss, GroupPrior, SemiVariance, StableAPLoss, data_prior
+from rankwise.losses import AUPRCLoss, EmbeddingLoss, GroupPrior, SemiVarianceLoss, StableAPLoss, SumLoss, data_prior
 
 scores_and_labels = st.integers(2, 14).flatmap(
     lambda n: st.tuples(
@@ -161,8 +161,8 @@ def test_outer_batch_is_h_of_the_mean_over_the_lists():
     torch.testing.assert_close(ours, gradient)
     # In sums and with add-ons it is the same objective.
     torch.testing.assert_close(StableAPLoss("batch", outer="batch", reduction="sum")(scores, labels), 3 * expected)
-    combined = Combined(StableAPLoss("batch", outer="batch"), SemiVariance(3, 15))(scores, labels)
-    torch.testing.assert_close(combined, expected + SemiVariance(3, 15)(scores, labels))
+    combined = SumLoss(StableAPLoss("batch", outer="batch"), SemiVarianceLoss(3, 15))(scores, labels)
+    torch.testing.assert_close(combined, expected + SemiVarianceLoss(3, 15)(scores, labels))
     # One by one there is nothing to take the mean of.
     single = StableAPLoss("batch", outer="batch", reduction="none")(scores, labels)
     torch.testing.assert_close(single[:3], torch.stack([oracle.outer(v, 0.1) for v in x]))

@@ -130,7 +130,7 @@ def clicks(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::rankwise.data.DataNote")
-@pytest.mark.parametrize("model", ["item-item", "matrix-factorisation", "neumf"])
+@pytest.mark.parametrize("model", ["blend", "item-item", "matrix-factorisation", "neumf"])
 def test_recsys(clicks, tmp_path, model):
     names = {"user": "who", "item": "what", "time": "when"}
     problem = Recommendation(
@@ -156,7 +156,7 @@ def test_recsys(clicks, tmp_path, model):
         "without a user in one row": clicks.with_columns(pl.when(pl.col("when") > 1).then(pl.col("who")).alias("who")),
         "empty": clicks.head(0),
     }
-    if model != "item-item":
+    if model not in ("blend", "item-item"):
         refused["with a new user"] = pl.concat([clicks, newcomer])
     sources = {"train": tmp_path / "clicks.csv"}
     check_problem(problem, sources, tmp_path / "clicks.csv", same=same, refused=refused, ignoring=[DataNote])

@@ -102,7 +102,7 @@ def test_classes_are_those_of_the_training_data_and_written_down(folder):
 
 
 def tables(run, source):
-    found = run.predict(source)
+    found = run.detect(source).boxes
     return torch.cat([torch.stack([found.image, found.label], 1), found.corners, found.score[:, None]], 1)
 
 

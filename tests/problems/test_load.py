@@ -74,7 +74,7 @@ def test_a_loss_may_be_a_name_alone_or_a_sum():
     both = make_problem(BASE, ["loss={name: soprc, prior: 0.2, add: [{name: semi-variance, positive: 3}]}"])
     assert both.loss.options == {"prior": 0.2}
     assert [(each.name, each.options) for each in both.loss.add] == [("semi-variance", {"positive": 3})]
-    assert type(both.loss.create()).__name__ == "Combined"
+    assert type(both.loss.create()).__name__ == "SumLoss"
 
 
 @pytest.mark.parametrize("changes", [[], ["loss={name: soprc, prior: data}"], ["loss.prior={start: 0.5, end: 0.1}"]])

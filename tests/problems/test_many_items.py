@@ -21,19 +21,34 @@ RECSYS = {"task": "recsys", "data": {"train": "train.txt", "test": "test.txt"}}
 MULTILABEL = {"task": "multilabel", "data": {"train": "train.txt"}}
 
 WRONG = [
-    (RECSYS, ["data.test=null"], "data: expected a file to test on, or leave_one_out: time or random, one of the two"),
-    (RECSYS, ["data.leave_one_out=time"], "data: expected a file to test on, or leave_one_out"),
+    (
+        RECSYS,
+        ["data.test=null"],
+        "data: expected a file or a share to test on, or leave_one_out: time or random, one of the two",
+    ),
+    (RECSYS, ["data.leave_one_out=time"], "data: expected a file or a share to test on, or leave_one_out"),
     (RECSYS, ["data={train: a, leave_one_out: time, validation: 0.1}"], "data: expected no share for validation"),
     (RECSYS, ["data.validation=2"], "data.validation: expected a file, or a share of the rows between 0 and 1, got 2"),
-    (RECSYS, ["model.name=svd"], "model.name: expected 'item-item', 'matrix-factorisation' or 'neumf', got 'svd'"),
-    (RECSYS, ["model.hidden=[8]"], "model: hidden is an option of neumf, got it with item-item"),
+    (
+        RECSYS,
+        ["model.name=svd"],
+        "model.name: expected 'blend', 'item-item', 'matrix-factorisation' or 'neumf', got 'svd'",
+    ),
+    (RECSYS, ["model.hidden=[8]"], "model: hidden is an option of neumf, got it with blend"),
     (RECSYS, ["model={name: neumf, ease: 10}"], "model: ease is an option of item-item"),
-    (RECSYS, ["model={name: neumf, input_dropout: 0.1}"], "model: input_dropout is an option of item-item"),
+    (RECSYS, ["model={name: neumf, input_dropout: 0.1}"], "model: input_dropout is an option of blend and item-item"),
     (RECSYS, ["model={name: neumf, hidden: []}"], "model.hidden: expected at least one"),
     (RECSYS, ["batches.relevant=3"], "batches: expected relevant and irrelevant together, or neither"),
-    (RECSYS, ["batches={relevant: 3, irrelevant: 3}"], "recipe: item-item scores all items at once"),
+    (RECSYS, ["batches={relevant: 3, irrelevant: 3}"], "recipe: blend scores all items at once"),
     (RECSYS, ["warm_up={loss: solcc, steps: 3}"], "warm_up.loss: unknown loss 'solcc'"),
-    (RECSYS, ["warm_up={steps: 1000}"], "recipe: expected a warm_up shorter than the 1000 steps"),
+    (RECSYS, ["model={ease: 10}"], "model: ease is an option of item-item, got it with blend"),
+    (RECSYS, ["model={name: neumf, closed_form: {most: 5}}"], "model: closed_form is an option of blend"),
+    (RECSYS, ["model.closed_form.share=[]"], "model.closed_form.share: expected at least one"),
+    (
+        RECSYS,
+        ["warm_up={steps: 1000}", "budget={steps: 1000}"],
+        "recipe: expected a warm_up shorter than the 1000 steps",
+    ),
     (MULTILABEL, ["lists=labels"], "lists: expected 'rows' or 'columns', got 'labels'"),
     (MULTILABEL, ["loss.lists=columns"], "loss: expected `lists` beside the loss"),
     (MULTILABEL, ["loss={name: soprc, prior: data}"], "loss: expected a number or a schedule for the prior"),
@@ -69,14 +84,14 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-SMALL = ["optimiser.learning_rate=0.03", "budget={steps: 80}", "evaluation.every=40"]
+SMALL = ["optimiser={learning_rate: 0.03, weight_decay: 0.4}", "budget={steps: 80}", "evaluation.every=40"]
 
 
 def figures(run):
     return json.loads((run / "test.json").read_text())["means"]
 
 
-@pytest.mark.parametrize("model", ["item-item", "matrix-factorisation"])
+@pytest.mark.parametrize("model", ["blend", "item-item", "matrix-factorisation"])
 def test_lists_of_items_are_learned_and_judged_again(folder, model, capsys):
     files = ["data.train=train.txt", "data.test=test.txt", "batches.users=10", "model.dimensions=8"]
     main(["train", "ml-1m", *files, f"model.name={model}", *SMALL, "--out", "run"])
@@ -150,7 +165,7 @@ def test_items_that_only_the_test_file_has_are_to_be_found(folder):
     assert len(schema.items) == 40 + 30
     parts = problem.cut(split, 0)
     assert int(parts.test.wanted.dense().sum()) == 30
-    assert len(problem.build_model(schema).bias) == 70
+    assert len(problem.build_model(schema).trained.bias) == 70
 
 
 @pytest.mark.parametrize("model", ["matrix-factorisation", "neumf"])
@@ -182,12 +197,16 @@ def test_frames_and_arrays_are_learned_from(folder):
     problem = make_problem({"task": "recsys", "batches": {"users": 4}, "budget": {"steps": 4}})
     run = train_run(problem, train=train, test=pl.DataFrame(later, schema=["user", "item"]))
     assert run.predict(train).outputs.shape == (12, 8)
-    with pytest.raises(ValueError, match="data: expected a file to test on, or leave_one_out: time or random"):
+    with pytest.raises(
+        ValueError, match="data: expected a file or a share to test on, or leave_one_out: time or random"
+    ):
         train_run(problem, train=train)
     held = problem.changed(data={"leave_one_out": "random"})
     with pytest.raises(ValueError, match="data: expected no validation data with leave_one_out"):
         train_run(held, train=train, validation=later)
-    with pytest.raises(ValueError, match="data: expected a file to test on, or leave_one_out: time or random"):
+    with pytest.raises(
+        ValueError, match="data: expected a file or a share to test on, or leave_one_out: time or random"
+    ):
         train_run(held, train=train, test=later)
 
 
@@ -213,18 +232,18 @@ def test_two_processes_give_the_figures_of_one(folder):
 @pytest.mark.slow
 @pytest.mark.realdata
 def test_bibtex_reaches_what_is_known_of_it(real_data, tmp_path):
-    """Linear scorers were seen at NDCG@5 of .54 to .57 in `benchmarks.quality.bibtex`."""
+    """Ridge regression alone reaches NDCG@5 of .629; the default was seen at .646."""
     data = real_data("bibtex")
     changes = [f"data.train={data}/bibtex-train.arff", f"data.test={data}/bibtex-test.arff"]
     main(["train", "bibtex", *changes, "--out", str(tmp_path / "run")])
     assert load_run(tmp_path / "run").schema.features == 1836
-    assert 0.52 < figures(tmp_path / "run")["ndcg@5"] < 0.60
+    assert 0.64 < figures(tmp_path / "run")["ndcg@5"] < 0.66
 
 
 @pytest.mark.slow
 @pytest.mark.realdata
 def test_movielens_reaches_what_is_known_of_it(real_data, tmp_path):
-    """Fitted to nine tenths of the training films EASE reaches .405 to .41; the recipe must not be far below."""
+    """EASE alone, fitted to training and validation films, reaches .418; the default must be above."""
     data = real_data("movielens-1m-implicit")
     main(["train", "ml-1m", f"data.train={data}/train.txt", f"data.test={data}/test.txt", "--out", str(tmp_path / "r")])
-    assert 0.40 < figures(tmp_path / "r")["ndcg@20"] < 0.43
+    assert 0.42 < figures(tmp_path / "r")["ndcg@20"] < 0.44

@@ -7,7 +7,9 @@ import torch
 from sklearn.metrics import average_precision_score, ndcg_score
 
 from rankwise.data import SparseSchema, Split, cut_multilabel, read_multilabel
-from rankwise.problems import MultiLabel
+from rankwise.models import BagOfWordsScorer, Blend, Ridge
+from rankwise.problems import MultiLabel, multilabel
+from rankwise.runs import train
 from workers.fitting import fit_with
 
 WORDS, LABELS = 12, 6
@@ -89,3 +91,46 @@ def test_examples_are_cut_into_disjoint_pieces():
 def test_shares_must_add_up(shares):
     with pytest.raises(ValueError, match="shares: expected positive numbers that add up to 1"):
         cut_multilabel(DATA.train, shares=shares, seed=0)
+
+
+RIDGE = {"regularisation": (0.1, 3.0), "share": (0.0, 0.4, 1.0)}
+
+
+def test_the_blend_takes_what_is_best_on_validation():
+    problem = MultiLabel(model={"hidden": (8,), "ridge": RIDGE}, metrics=("ndcg@3",), batches={"size": 30})
+    model = fit_with(problem, DATA, schema=SCHEMA, steps=30, every=None, **FAST).model
+    settings = problem.complete_model(model, DATA)
+    found = {}
+    for regularisation in RIDGE["regularisation"]:
+        ridge = Ridge(WORDS, LABELS, regularisation=regularisation)
+        other = Blend(model.trained, ridge.fit(DATA.train.features.dense(), DATA.train.labels.dense()))
+        for share in RIDGE["share"]:
+            other.share.fill_(share)
+            found[regularisation, share] = problem.evaluate(other, DATA.validation).means["ndcg@3"]
+    chosen = found[settings["regularisation"], settings["share"]]
+    assert chosen == pytest.approx(max(found.values()), abs=1e-6)
+    assert problem.evaluate(model, DATA.validation).means["ndcg@3"] == pytest.approx(chosen, abs=1e-6)
+
+
+def test_the_default_is_refitted_with_its_ridge_regression():
+    run = train(MultiLabel(batches={"size": 30}), train=DATA.train, validation=DATA.validation, test=DATA.test)
+    both = DATA.train.join(DATA.validation)
+    ridge = Ridge(WORDS, LABELS, regularisation=run.record["settings"]["regularisation"])
+    torch.testing.assert_close(run.model.solved.weights, ridge.fit(both.features.dense(), both.labels.dense()).weights)
+    assert float(run.model.share) == pytest.approx(run.record["settings"]["share"])
+    assert run.test.means["ndcg@3"] > 0.85
+
+
+def test_lists_of_examples_and_ridge_null_have_the_network_alone():
+    for problem in (MultiLabel(lists="columns", loss="soprc", metrics=("ap",)), MultiLabel(model={"ridge": None})):
+        model = problem.build_model(SCHEMA)
+        assert isinstance(model, BagOfWordsScorer)
+        assert problem.complete_model(model, DATA) == {}
+
+
+def test_the_weights_of_the_ridge_regression_are_limited(monkeypatch):
+    monkeypatch.setattr(multilabel, "MOST_WEIGHTS", 3 * LABELS)
+    problem = MultiLabel()
+    model = problem.build_model(SCHEMA)
+    problem.complete_model(model, DATA)
+    assert model.solved.weights.shape == (3, LABELS)

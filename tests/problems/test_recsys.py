@@ -11,8 +11,9 @@ from torch import nn
 
 from rankwise.data import Interactions, InteractionSchema, Split, cut_histories, hold_out, leave_one_out
 from rankwise.losses import NDCGLoss, SwitchLoss
-from rankwise.models import EASE
+from rankwise.models import EASE, Blend, standardise
 from rankwise.problems import Recommendation, rows
+from rankwise.runs import load_run, train
 from rankwise.samplers.queries import HistoryBatchSampler
 from rankwise.testing import check_sampler
 from workers.fitting import fit_with
@@ -90,13 +91,13 @@ def test_judging_leaves_the_mode_of_a_model_as_it_was():
     assert model.training
 
 
-@pytest.mark.parametrize("name", ["item-item", "matrix-factorisation", "neumf"])
+@pytest.mark.parametrize("name", ["blend", "item-item", "matrix-factorisation", "neumf"])
 @pytest.mark.parametrize("cells", [2**22, 7 * ITEMS, 1])
 def test_scores_are_those_of_the_model_in_evaluation_mode(name, cells, monkeypatch):
     monkeypatch.setattr(rows, "_CELLS", cells)
     problem = Recommendation(model={"name": name, "dimensions": 4})
     model = problem.build_model(SCHEMA)
-    features = PARTS.test.known.dense() if name == "item-item" else torch.arange(USERS)
+    features = PARTS.test.known.dense() if name in ("blend", "item-item") else torch.arange(USERS)
     expected = model.eval()(features).detach()
     torch.testing.assert_close(problem.predict(model.train(), PARTS.test), expected)
     assert model.training
@@ -215,7 +216,7 @@ def test_sampled_lists_teach_too(loss):
 
 
 def test_an_ease_of_the_training_pairs_is_corrected():
-    problem = Recommendation(model={"dimensions": 4, "ease": 10.0})
+    problem = Recommendation(model={"name": "item-item", "dimensions": 4, "ease": 10.0})
     model = problem.build_model(SCHEMA)
     assert not model.base.any()
     problem.fit_model(model, PARTS.train)
@@ -238,3 +239,90 @@ def test_held_out_pairs_are_the_share_asked_for(seed):
     assert not pairs_of(kept) & pairs_of(held)
     counts, of_held = (part.users.bincount(minlength=USERS) for part in (pairs, held))
     assert torch.equal(of_held, (counts * 0.3).round().long())
+
+
+CLOSED = {"regularisation": (2.0, 20.0), "popularity": (0.0, 0.3), "share": (0.2, 0.6)}
+
+
+def blended(**closed_form):
+    return Recommendation(
+        model={"dimensions": 8, "closed_form": {**CLOSED, **closed_form}},
+        batches={"users": 40},
+        metrics=("ndcg@10",),
+        budget={"epochs": 10},
+        evaluation={"every": 20},
+    )
+
+
+def test_the_blend_takes_what_is_best_on_validation():
+    problem = blended()
+    model = fit_with(problem, PARTS, schema=SCHEMA, steps=40, every=None, **FAST).model
+    before = {name: value.clone() for name, value in model.trained.state_dict().items()}
+    settings = problem.complete_model(model, PARTS)
+    found = {}
+    for regularisation in CLOSED["regularisation"]:
+        for power in CLOSED["popularity"]:
+            for share in CLOSED["share"]:
+                ease = EASE(ITEMS, regularisation=regularisation, user_power=0.5, popularity_power=power)
+                other = Blend(model.trained, ease.fit(PARTS.train.known.dense()))
+                other.share.fill_(share)
+                value = problem.evaluate(other, PARTS.validation).means["ndcg@10"]
+                found[regularisation, power, share] = value
+    chosen = tuple(settings[name] for name in ("regularisation", "popularity", "share"))
+    assert found[chosen] == pytest.approx(max(found.values()), abs=1e-6)
+    assert settings["validation"] == pytest.approx(found[chosen], abs=1e-6)
+    assert problem.evaluate(model, PARTS.validation).means["ndcg@10"] == pytest.approx(found[chosen], abs=1e-6)
+    assert all(torch.equal(value, before[name]) for name, value in model.trained.state_dict().items())
+
+
+def test_the_closed_form_is_refitted_to_validation_pairs_with_the_settings_that_were_chosen():
+    problem = blended()
+    model = problem.build_model(SCHEMA)
+    settings = {"regularisation": 20.0, "popularity": 0.3, "share": 0.6, "validation": 0.5}
+    both = PARTS.train.join(PARTS.validation)
+    assert problem.complete_model(model, Split(both), settings) == settings
+    ease = EASE(ITEMS, regularisation=20.0, user_power=0.5, popularity_power=0.3).fit(PARTS.test.known.dense())
+    torch.testing.assert_close(model.solved.weights, ease.weights)
+    assert float(model.share) == pytest.approx(0.6)
+
+
+def test_the_default_is_a_refitted_blend_that_ranks_for_new_users(tmp_path):
+    pairs = made_up()
+    problem = blended().changed(data={"test": 0.2})
+    run = train(problem, train=pairs, out=tmp_path / "run")
+    popular = problem.evaluate(popularity(), run.part("test")).means["ndcg@10"]
+    assert run.test.means["ndcg@10"] > popular + 0.1
+    assert run.record["refit"]["settings"] == run.record["settings"]
+    opened = load_run(tmp_path / "run")
+    history = run.part("test").known.dense()[:1]
+    new = Interactions(
+        torch.zeros(int(history.sum()), dtype=torch.int64),
+        history[0].nonzero().squeeze(1),
+        None,
+        None,
+        ("new",),
+        pairs.item_names,
+    )
+    with pytest.warns(match="are not in the training data"):
+        scores = opened.predict(new).outputs
+    model = run.model.eval()
+    expected = torch.lerp(standardise(model.solved(history)), standardise(model.trained(history)), model.share)
+    torch.testing.assert_close(scores, expected.detach())
+
+
+def test_above_the_limit_other_items_are_ranked_by_the_trained_model():
+    problem = blended(most=5)
+    model = problem.build_model(SCHEMA)
+    problem.complete_model(model, PARTS)
+    assert len(model.solved.columns) == 5
+    assert model.eval()(PARTS.test.known.dense()[:3]).shape == (3, ITEMS)
+
+
+def test_a_share_of_each_users_pairs_is_held_out_for_the_test():
+    pairs = made_up()
+    problem = Recommendation(data={"test": 0.3, "validation": 0.2})
+    parts = problem.cut(problem.read({"train": pairs})[1], 5)
+    kept, held = hold_out(pairs, share=0.3, seed=5)
+    assert parts.test.wanted.dense().sum() == len(held)
+    assert parts.test.known.dense().sum() == len(kept)
+    assert parts.train.known.dense().sum() == len(hold_out(kept, share=0.2, seed=5)[0])

@@ -197,7 +197,7 @@ def kinds(tmp_path_factory):
 def test_every_kind_is_refitted_to_all_data_but_the_test_part(kind, kinds, monkeypatch):
     monkeypatch.chdir(kinds)
     problem = load_problem(f"{kind}.yaml", ["refit=true", "budget={steps: 4}", "evaluation.every=2"])
-    schema, split = problem.read({})
+    _, split = problem.read({})
     cut = problem.cut(split, 0)
     train, validation, both = cut.train, cut.part("validation"), cut.train.join(cut.part("validation"))
     if kind == "recsys":

@@ -14,7 +14,6 @@ from rankwise.estimators import IdTable, MeanTracker, PairAverages, QuantileTrac
 from rankwise.losses import (
     LOSSES,
     AUPRCLoss,
-    Combined,
     EmbeddingLoss,
     GroupPrior,
     LateMemoryLoss,
@@ -22,8 +21,9 @@ from rankwise.losses import (
     ListwiseCELoss,
     NDCGLoss,
     PriorSchedule,
-    SemiVariance,
+    SemiVarianceLoss,
     StableAPLoss,
+    SumLoss,
     SwitchLoss,
     TopKNDCGLoss,
 )
@@ -52,7 +52,7 @@ OVER_LISTS: dict[str, Callable[[], nn.Module]] = {
     "switch": lambda: SwitchLoss(ListwiseCELoss(STATISTICS), NDCGLoss(STATISTICS), after=4),
     "schedule": lambda: AUPRCLoss(PriorSchedule(0.5, 0.1, steps=9)),
     "prior of groups": lambda: AUPRCLoss(GroupPrior(torch.linspace(0.1, 0.5, 30))),
-    "combined": lambda: Combined(AUPRCLoss(), SemiVariance(3, 15)),
+    "combined": lambda: SumLoss(AUPRCLoss(), SemiVarianceLoss(3, 15)),
     "stable ap, h of the mean": lambda: StableAPLoss("batch", outer="batch", update_rate=0.2),
 }
 OVER_VECTORS: dict[str, Callable[[], nn.Module]] = {

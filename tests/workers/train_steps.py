@@ -12,14 +12,14 @@ from torch.nn.parallel import DistributedDataParallel
 from rankwise.data import Boxes
 from rankwise.losses import (
     AUPRCLoss,
-    Combined,
     EmbeddingLoss,
     LateMemoryLoss,
     ListStatistics,
     ListwiseCELoss,
     NDCGLoss,
-    SemiVariance,
+    SemiVarianceLoss,
     StableAPLoss,
+    SumLoss,
     TopKNDCGLoss,
     create_loss,
 )
@@ -78,7 +78,7 @@ def build(kind: str) -> torch.nn.Module:
     statistics = ListStatistics(torch.arange(500) % 4 * (torch.arange(500) % 2), torch.arange(500) // 100 - 2)
     builders: dict[str, Callable[[], torch.nn.Module]] = {
         "one list": AUPRCLoss,
-        "ragged": lambda: Combined(AUPRCLoss(), SemiVariance(3, 15)),
+        "ragged": lambda: SumLoss(AUPRCLoss(), SemiVarianceLoss(3, 15)),
         "embedding": lambda: EmbeddingLoss(AUPRCLoss()),
         "columns": lambda: AUPRCLoss(lists="columns"),
         "soap": lambda: create_loss("soap"),

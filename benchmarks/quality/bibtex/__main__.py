@@ -96,7 +96,7 @@ def run(key: Key, method: Method | None) -> tuple[Figures, Tensor | None]:
     problem = kind.model_validate(
         {
             "loss": {"name": method.loss, **method.options},
-            "model": {"hidden": (), "dropout": 0.0},
+            "model": {"hidden": (), "dropout": 0.0, "ridge": None},
             "batches": {"size": BATCH},
             "metrics": METRICS,
             "optimiser": {"learning_rate": key.rate, "weight_decay": key.decay},

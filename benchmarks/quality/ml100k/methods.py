@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rankwise.data import Part
-from rankwise.losses import CrossEntropyLoss, ListLoss, PApLoss
+from rankwise.losses import BinaryCrossEntropyLoss, ListLoss, PApLoss
 from rankwise.losses.baselines import GreedyTopKLoss, HingePartialAUCLoss, PrecisionAtKLoss
 
 __all__ = ["METHODS", "Method"]
@@ -44,7 +44,7 @@ def _partial_auc(k: int, part: Part) -> ListLoss:
 
 METHODS = (
     *(_pap(surrogate) for surrogate in ("ramp", "avg", "avg+", "max", "ts", "ts*")),
-    Method("cross entropy", lambda k, part: CrossEntropyLoss(), ours=False, gentle=True),
+    Method("cross entropy", lambda k, part: BinaryCrossEntropyLoss(), ours=False, gentle=True),
     Method("hinge partial AUC", _partial_auc, ours=False, pooled=True),
     Method("precision@k, average", lambda k, part: PrecisionAtKLoss(k), ours=False),
     Method("greedy top-k hinge", lambda k, part: GreedyTopKLoss(k), ours=False),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from benchmarks.quality.linear import LinearRun, fit_linear
 from benchmarks.quality.ml100k.methods import Method
 from rankwise.data import Split
-from rankwise.losses import CrossEntropyLoss
+from rankwise.losses import BinaryCrossEntropyLoss
 from rankwise.metrics import evaluate
 
 __all__ = ["CUTOFFS", "LONG_RATES", "PENALTIES", "RATES", "SEEDS", "STEPS", "Cell", "train_cell", "train_start"]
@@ -45,7 +45,7 @@ def train_start(split: Split, k: int) -> LinearRun:
     return fit_linear(
         split.train,
         split.validation,
-        CrossEntropyLoss(),
+        BinaryCrossEntropyLoss(),
         metric=f"pap@{k}",
         steps=STEPS,
         rates=LONG_RATES,

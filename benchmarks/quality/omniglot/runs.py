@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from benchmarks.find import find_data
 from benchmarks.quality.images.plan import Options, Outcome, Row, Trial
 from rankwise.data import ImagePart, ImageSchema, Split
-from rankwise.losses import LOSSES, EmbeddingLoss, SemiVariance, class_prior
+from rankwise.losses import LOSSES, EmbeddingLoss, SemiVarianceLoss, class_prior
 from rankwise.problems import ImageRetrieval, load_problem
 from rankwise.problems.neighbours import CLASSIFIER
 from rankwise.training import fit
@@ -99,7 +99,7 @@ class _WithSemiVariance(ImageRetrieval):
 
     def build_loss(self, schema: ImageSchema, train: ImagePart, *, steps: int) -> nn.Module:
         weights = {name: value for name, value in SEMI_VARIANCE.items() if name != "name"}
-        return _Sum(super().build_loss(schema, train, steps=steps), EmbeddingLoss(SemiVariance(**weights)))
+        return _Sum(super().build_loss(schema, train, steps=steps), EmbeddingLoss(SemiVarianceLoss(**weights)))
 
 
 class _Sum(nn.Module):

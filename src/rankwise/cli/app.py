@@ -64,13 +64,13 @@ def demo(
 @app.command(short_help="Train a model on data, or as a recipe says; stop and go on at any time.")
 def train(
     what: Annotated[
-        str,
+        str | None,
         typer.Argument(
             metavar="DATA|RECIPE",
             help="Data, or a YAML file, or a name from `rankwise list recipes`.",
             show_default=False,
         ),
-    ],
+    ] = None,
     changes: Annotated[
         list[str] | None,
         typer.Argument(metavar="[KEY=VALUE]...", help="Changes to the recipe, such as loss.prior=0.05."),
@@ -89,6 +89,16 @@ def train(
         Path | None, typer.Option(help="The folder of the run; runs/NAME by default.", show_default=False)
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest good checkpoint.")] = False,
+    begin: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            exists=True,
+            file_okay=False,
+            help="The folder of a run to go on from, with more steps or with new DATA of the same form.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Train a model on data, or as a recipe says, and evaluate it on data it has not seen.
 
@@ -98,9 +108,18 @@ def train(
     the scores of the test part. A run that was stopped, by Ctrl-C or anything worse, goes on with --resume as if
     nothing had happened.
     """
-    from rankwise.cli.train import default_folder, train
+    from rankwise.cli.train import default_folder, go_on, train
 
     options = {"label": label, "positive": positive, "query": query, "task": task}
+    if begin is not None:
+        if resume or any(value is not None for value in options.values()):
+            raise typer.BadParameter("expected alone: the run says the rest itself", param_hint="--from")
+        given = [each for each in (what, *(changes or [])) if each is not None]
+        data = given.pop(0) if given and ("=" not in given[0] or Path(given[0]).exists()) else None
+        go_on(begin, data, given, begin.with_name(f"{begin.resolve().name}-continued") if out is None else out)
+        return
+    if what is None:
+        raise typer.BadParameter("missing: expected data or a recipe", param_hint="DATA|RECIPE")
     train(what, changes or [], default_folder(what) if out is None else out, resume=resume, options=options)
 
 
@@ -119,6 +138,10 @@ def evaluate(
     group: Annotated[str | None, typer.Option(help="A column to report by.", show_default="by name")] = None,
     scores_out: Annotated[Path | None, typer.Option(help="For a run: where to write the scores, a CSV file.")] = None,
     report: Annotated[Path | None, typer.Option(help="For a run: where to write a report, an HTML file.")] = None,
+    importance: Annotated[
+        Path | None,
+        typer.Option(help="For a run over a table: where to write how much each column matters, a CSV file."),
+    ] = None,
 ) -> None:
     """Measure how well scores rank: means with intervals, the exact definitions, and what was left out.
 
@@ -127,10 +150,10 @@ def evaluate(
     from rankwise.cli.evaluate import show_evaluation
     from rankwise.cli.scores import Columns, check_out
 
-    for path, option in ((scores_out, "--scores-out"), (report, "--report")):
+    for path, option in ((scores_out, "--scores-out"), (report, "--report"), (importance, "--importance")):
         if path is not None:
             check_out(path, option)
-    show_evaluation(what, data, metric or (), Columns(score, label, query, group), scores_out, report)
+    show_evaluation(what, data, metric or (), Columns(score, label, query, group), scores_out, report, importance)
 
 
 Run = Annotated[Path, typer.Argument(exists=True, file_okay=False, help="The folder of a run.")]

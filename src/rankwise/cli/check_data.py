@@ -33,8 +33,9 @@ def show_check(
     """Print what is found in the files, the first of which is to be learned from; 1 if there are errors, else 0."""
     require("check-data", ("polars", "sklearn"), extra="data")
     from rankwise.data import Table
-    from rankwise.data.check import check_parts
-    from rankwise.data.tables import read_table
+    from rankwise.data.check import Finding, check_parts
+    from rankwise.data.letor import is_letor
+    from rankwise.data.tables import find_unusable, read_table
 
     names = _short_names(files)
     with progress_bar() as progress:
@@ -44,6 +45,7 @@ def show_check(
             progress.update(bar, completed=done + share)
 
         tables: dict[str, Table] = {}
+        unusable: dict[str, str] = {}
         for done, (name, path) in enumerate(zip(names, files, strict=True)):
             progress.update(bar, description=f"reading {name}")
             with _wrong_columns_are_wrong_arguments():
@@ -51,11 +53,14 @@ def show_check(
                     schema = tables[names[0]].schema
                     tables[name] = Table(schema.read(path, on_progress=partial(advance, done)), schema)
                     continue
+                own_label = -1 if label is None else label
+                if not is_letor(path):
+                    unusable = find_unusable(path, label=own_label, query=query, drop=drop)
                 tables[name] = read_table(
                     path,
-                    label=-1 if label is None else label,
+                    label=own_label,
                     query=query,
-                    drop=drop,
+                    drop=[*drop, *unusable],
                     positive=positive,
                     missing="keep" if missing == "report" else missing,
                     on_progress=partial(advance, done),
@@ -63,12 +68,26 @@ def show_check(
         progress.update(bar, description="looking")
         findings = check_parts(
             {name: table.part for name, table in tables.items()},
-            feature_names=tables[names[0]].schema.features,
+            feature_names=tables[names[0]].schema.inputs,
             fill_missing=missing == "median",
             positives=positives,
             batch_size=batch_size,
             on_progress=partial(advance, len(files)),
         )
+    for column, reason in unusable.items():
+        mend = "save the file with decimal points" if "decimal comma" in reason else "mend the cells"
+        findings.append(Finding("error", names[0], reason, f"{mend}, or leave it out: --drop {column}"))
+    if unusable:
+        told = f"in a recipe: data.drop=[{','.join([*drop, *unusable])}]"
+        findings.append(Finding("note", names[0], f"{len(unusable)} columns cannot be used", told))
+    for column, reason in tables[names[0]].schema.left_out.items():
+        findings.append(Finding("note", names[0], f"column {column!r} is left out: {reason}"))
+    classes = tables[names[0]].schema.classes or ()
+    if len(classes) > 2:
+        labels = tables[names[0]].part.labels
+        rarest = classes[int(labels.bincount(minlength=len(classes)).argmin())]
+        told = f"name the positive one for one ranking: --positive {rarest}"
+        findings.append(Finding("warning", names[0], f"{len(classes)} kinds of labels", told))
     for name, table in tables.items():
         if table.schema.classes is not None:
             meaning = ", ".join(f"{label} is {word!r}" for label, word in enumerate(table.schema.classes))

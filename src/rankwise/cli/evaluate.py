@@ -14,9 +14,13 @@ from rankwise.extras import require
 from rankwise.metrics import Evaluation
 
 if TYPE_CHECKING:
+    from rankwise.problems.importance import Importance
     from rankwise.runs import Run
 
 __all__ = ["show_evaluation"]
+
+# Columns whose importance is printed; the file has all.
+SHOWN = 20
 
 
 def show_evaluation(
@@ -26,40 +30,56 @@ def show_evaluation(
     columns: Columns,
     scores_out: Path | None,
     report: Path | None,
+    importance: Path | None,
 ) -> None:
-    """Print the metrics of `what`; of a run, write scores and a report where asked."""
+    """Print the metrics of `what`; of a run, write scores, a report and the importance of columns where asked."""
     if what.is_dir():
-        _show_run(what, data, metrics, scores_out, report)
+        _show_run(what, data, metrics, scores_out, report, importance)
         return
-    if data is not None or scores_out is not None or report is not None:
-        raise ValueError(f"{what}: expected the folder of a run with --data, --scores-out or --report, got a file")
+    if any(each is not None for each in (data, scores_out, report, importance)):
+        raise ValueError(
+            f"{what}: expected the folder of a run with --data, --scores-out, --report or --importance, got a file"
+        )
     scores = open_scores(what, columns)
     _show_scores(str(what), scores, metrics)
 
 
 def _show_run(
-    folder: Path, data: Path | None, metrics: Sequence[str], scores_out: Path | None, report: Path | None
+    folder: Path,
+    data: Path | None,
+    metrics: Sequence[str],
+    scores_out: Path | None,
+    report: Path | None,
+    importance: Path | None,
 ) -> None:
     require("evaluating a run", ("lightning_fabric", "pydantic", "yaml"), extra="train")
     from rankwise.runs import load_runs
+    from rankwise.runs.folder import write_table
 
     if report is not None:
         require("the report", ("jinja2",), extra="report")
     runs = load_runs(folder)
     title = f"{folder} on {data}" if data is not None else f"{folder}, test part"
     if len(runs) > 1:
-        if scores_out is not None:
-            raise ValueError(
-                f"{folder}: expected a run of one seed for --scores-out, got {len(runs)}; name one, such as "
-                f"{runs[0].folder}"
-            )
+        for option, path in (("--scores-out", scores_out), ("--importance", importance)):
+            if path is not None:
+                raise ValueError(
+                    f"{folder}: expected a run of one seed for {option}, got {len(runs)}; name one, such as "
+                    f"{runs[0].folder}"
+                )
         _show_seeds(title, runs, [run.inspect(data, metrics=metrics).evaluation for run in runs], data, report)
         return
     (run,) = runs
     shown = run.inspect(data, metrics=metrics)
     _show(title, shown.evaluation)
+    found = None
+    if importance is not None:
+        found = run.importance(data, metrics[0] if metrics else None)
+        write_table(importance, found.table())
+        _show_importance(f"{folder} on {data or f'the {run.unseen} part'}", found)
+        print_paragraph(f"Importance: {importance}")
     if report is not None:
-        run.report(report, inspection=shown, name=title)
+        run.report(report, inspection=shown, importance=found, name=title)
         print_paragraph(f"Report: {report}")
     if scores_out is not None:
         if shown.scores is None:
@@ -114,6 +134,17 @@ def _show(title: str, found: Evaluation) -> None:
         print_paragraph(f"{name}: {definition}")
     if found.tied:
         print_paragraph(f"Tied scores in {found.tied:.1%} of the lists.")
+
+
+def _show_importance(title: str, found: Importance) -> None:
+    cells = found.table()
+    rows = [
+        (name, *(f"{number:.4f}" for number in numbers))
+        for name, *numbers in zip(*(values[:SHOWN] for values in cells.values()), strict=True)
+    ]
+    print_table(title, ("column", f"drop of {found.metric}", "smallest", "largest"), rows, numbers=True)
+    print_paragraph(found.definition)
+    record(importance={"metric": found.metric, "value": found.value, "rows": found.rows, **cells})
 
 
 def _interval(bounds: tuple[float, float] | None) -> str:

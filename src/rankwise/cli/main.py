@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -36,6 +37,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with results_as_json(as_json), warnings.catch_warnings():
             warnings.showwarning = _show_warning
             ending = app(given, prog_name="rankwise", standalone_mode=False)
+        sys.stdout.flush()
+    except (OSError, SystemExit) as problem:
+        # Typer turns a broken pipe into an exit.
+        if not isinstance(problem.__context__ if isinstance(problem, SystemExit) else problem, BrokenPipeError):
+            if debug or isinstance(problem, SystemExit):
+                raise
+            return _explain(problem)
+        # The reader has all it wants, as with `| head`; nothing more may be written when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except KeyboardInterrupt:
         ending = INTERRUPTED
     except Exception as problem:

@@ -26,7 +26,8 @@ def write_reports(folder: Path, out: Path | None) -> None:
     for run in runs:
         shown = run.inspect(part=part)
         found.append(shown.evaluation)
-        print_paragraph(f"Seed {run.record['seed']}: {run.report(inspection=shown, part=part)}")
+        page = run.report(inspection=shown, importance=run.quick_importance(), part=part)
+        print_paragraph(f"Seed {run.record['seed']}: {page}")
     target = out or folder / "report.html"
     write_seeds_report(target, folder.resolve().name, runs, found, part=f"{part} part")
     print_paragraph(f"Report: {target}")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import errno
+import json
 import logging
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic
@@ -22,9 +23,10 @@ from rankwise.extras import require
 if TYPE_CHECKING:
     from rankwise.problems import Problem
     from rankwise.problems.inference import Inferred
+    from rankwise.runs import Run
     from rankwise.training import Step
 
-__all__ = ["default_folder", "train"]
+__all__ = ["default_folder", "go_on", "train"]
 
 
 def default_folder(what: str) -> Path:
@@ -47,11 +49,8 @@ def train(
     require("training", ("lightning_fabric", "pydantic", "yaml"), extra="train")
     from rankwise.problems import load_problem
     from rankwise.problems.inference import infer_problem, is_data
-    from rankwise.problems.trials import tabulate_seeds
     from rankwise.runs import train_seeds
-    from rankwise.training import Interrupted
 
-    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it would announce every process
     given = {name: value for name, value in (options or {}).items() if value is not None}
     from_data = is_data(what)
     if given and not from_data:
@@ -64,6 +63,42 @@ def train(
     else:
         problem = load_problem(what, changes)
     same = [str(out / "recipe.yaml")] if from_data else [what, *changes]
+    _train_and_show(problem, out, same, lambda watcher: train_seeds(problem, out=out, resume=resume, watcher=watcher))
+
+
+def go_on(begin: Path, data: str | None, changes: Sequence[str], out: Path) -> None:
+    """Go on from a run: with more steps, or with new data of the same form; results go to another folder."""
+    require("training", ("lightning_fabric", "pydantic", "yaml"), extra="train")
+    from rankwise.runs import continue_run, load_run
+
+    if data is not None:
+        if not Path(data).exists():
+            raise FileNotFoundError(f"{data}: no such file or folder")
+        changes = [f"data.train={json.dumps(data)}", *changes]
+    run = load_run(begin)
+    _train_and_show(
+        run.problem,
+        out,
+        [str(out / "recipe.yaml")],
+        lambda watcher: [continue_run(run, changes=changes, out=out, watcher=watcher)],
+    )
+
+
+def _train_and_show(
+    problem: Problem[Any, Any], out: Path, same: Sequence[str], train: Callable[[_Shown], list[Run]]
+) -> None:
+    """Train with progress on the terminal, and print the results.
+
+    Args:
+        problem: what is trained.
+        out: the folder of the runs.
+        same: arguments of `rankwise train` that go on with a run that was stopped.
+        train: calls the training with a watcher.
+    """
+    from rankwise.problems.trials import tabulate_seeds
+    from rankwise.training import Interrupted
+
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it would announce every process
     how = f"go on with: {shlex.join(['rankwise', 'train', *same, '--out', str(out), '--resume'])}"
     try:
         # While training goes on it takes signals itself; this is for what comes before and after.
@@ -71,7 +106,7 @@ def train(
             sigterm_like_ctrl_c(),
             progress_bar("loss {task.fields[loss]}  {task.fields[found]}  {task.fields[speed]}") as progress,
         ):
-            runs = train_seeds(problem, out=out, resume=resume, watcher=_Shown(progress, problem.metric))
+            runs = train(_Shown(progress, problem.metric))
     except Interrupted as stopped:
         raise Stop(f"{stopped}; {how}", INTERRUPTED) from None
     except KeyboardInterrupt:

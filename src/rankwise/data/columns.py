@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -60,6 +61,11 @@ def read_numbers(path: Path | str, frame: pl.DataFrame, name: str) -> NDArray[np
     if wrong.any():
         where = wrong.to_numpy()
         example = text[int(where.argmax())]
+        if isinstance(example, str) and re.fullmatch(r"[-+]?\d+,\d+", example):
+            raise ValueError(
+                f"{path}, column {name!r}: expected numbers with a decimal point, got {example!r} with a decimal comma"
+                f"; write {example.replace(',', '.')} (save the file with decimal points)"
+            )
         if numbers.null_count() == len(numbers):
             raise ValueError(
                 f"{path}, column {name!r}: expected numbers, got text such as {example!r}; leave it out with "

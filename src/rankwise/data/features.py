@@ -257,7 +257,12 @@ def _read_number(raw: RawTable, name: str) -> Values:
     large = np.abs(values) > LARGEST
     if large.any():
         refuse_cells(
-            raw.name, raw.frame, name, large, "finite numbers up to 3.4e38 (float32)", "larger or infinite ones"
+            raw.name,
+            raw.frame,
+            name,
+            large,
+            "finite numbers up to 3.4e38 (float32)",
+            "larger or infinite ones; divide the column by a power of ten, or take logarithms",
         )
     return values
 

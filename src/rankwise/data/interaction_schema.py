@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 from rankwise.data.columns import find_column, names_and_codes
+from rankwise.data.files import read_line_blocks
 from rankwise.data.histories import InteractionPart, drop_known
 from rankwise.data.interactions import Interactions, read_interaction_lists, read_movielens, table_pairs
 from rankwise.data.netflix import is_netflix, read_netflix
@@ -246,7 +248,14 @@ def _read_whole(source: Any) -> Interactions | None:
     if path.is_dir():
         return read_netflix(path) if is_netflix(path) else read_movielens(path)
     name = path.name.removesuffix(".gz").removesuffix(".xz")
-    return None if Path(name).suffix.lower() in TABLES else read_interaction_lists([path])[0]
+    is_table = Path(name).suffix.lower() in TABLES or _has_separators(path)
+    return None if is_table else read_interaction_lists([path])[0]
+
+
+def _has_separators(path: Path) -> bool:
+    """Return whether the first line of a text file holds separators of a table; those of lists are spaces."""
+    block = next(read_line_blocks(path, block_bytes=1 << 16), None)
+    return block is not None and re.search(rb"[\t,;]", block.text.partition(b"\n")[0]) is not None
 
 
 def _in_order(pairs: Interactions) -> Tensor:

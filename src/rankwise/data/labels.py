@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["read_known_labels", "read_labels"]
 
 TRUTH = ("false", "true")
+# More different numbers than this are measurements, not classes.
+_MANY = 20
 
 
 def read_labels(
@@ -40,9 +42,16 @@ def read_labels(
     numeric = text.cast(pl.Float64, strict=False)
     all_numbers = numeric.null_count() == 0 and bool(numeric.is_finite().all())
     if binary and positive is None and len(words) > 2:
+        if all_numbers and len(words) > _MANY:
+            low, middle, high = np.quantile(numeric.to_numpy(), [0.0, 0.5, 1.0])
+            raise ValueError(
+                f"{path}, column {name!r}: expected labels of two kinds, got {len(words)} different numbers from "
+                f"{low:g} to {high:g}; make a column of two kinds of them first, such as {name} > "
+                f"{middle:g}, or name another column with data.label=..."
+            )
         raise ValueError(
             f"{path}, column {name!r}: expected labels of two kinds, got {len(words)}: {_shown(kinds)}; name the "
-            "positive one with data.positive=..., or another column with data.label=..."
+            f"positive one, such as data.positive={words[-1]}, or another column with data.label=..."
         )
     if positive is not None and positive not in words:
         raise ValueError(f"positive: {path} has no label {positive!r}{nearest(positive, words[:20])}")

@@ -55,12 +55,16 @@ class Part(Dataset[Batch]):
         targets: (N,) labels: 0 and 1, classes, or grades of relevance; None if the rows have none.
         query_ids: (N,) any integers, the list each row belongs to; None if all rows are one list.
         query_names: names of the lists 0, 1, 2, ... where the data call them by text, in the order of appearance.
+        row_numbers: (N,) numbers of the rows in their source, from 1; None if this is all of it, in its order.
+        row_ids: N ids of the rows in their source, if it has any.
     """
 
     features: Tensor
     targets: Tensor | None
     query_ids: Tensor | None = None
     query_names: tuple[str, ...] | None = None
+    row_numbers: Tensor | None = None
+    row_ids: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         for name, values in (("labels", self.targets), ("query_ids", self.query_ids)):
@@ -74,6 +78,16 @@ class Part(Dataset[Batch]):
     def labels(self) -> Tensor:
         """Return the labels (N,); raise an error if the rows have none."""
         return require_labels(self.targets)
+
+    @property
+    def rows(self) -> Tensor:
+        """Return the numbers (N,) of the rows in their source, from 1."""
+        return torch.arange(1, len(self) + 1) if self.row_numbers is None else self.row_numbers
+
+    def row_name(self, index: int) -> str:
+        """Return what a row is called: by its number in the source, and its id if it has one."""
+        own = "" if self.row_ids is None else f" ({self.row_ids[index]})"
+        return f"row {int(self.rows[index])}{own}"
 
     def __len__(self) -> int:
         return len(self.features)
@@ -91,7 +105,8 @@ class Part(Dataset[Batch]):
         """Return the part that holds these rows only, in this order."""
         targets = None if self.targets is None else self.targets[rows]
         query_ids = None if self.query_ids is None else self.query_ids[rows]
-        return Part(self.features[rows], targets, query_ids, self.query_names)
+        ids = None if self.row_ids is None else tuple(self.row_ids[index] for index in torch.arange(len(self))[rows])
+        return Part(self.features[rows], targets, query_ids, self.query_names, self.rows[rows], ids)
 
     def join(self, other: Part) -> Part:
         """Return the rows of this part and then those of another.

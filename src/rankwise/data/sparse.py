@@ -91,6 +91,12 @@ class SparseRows:
         result[row_of_entry, self.columns[entries]] = self.values[entries]
         return result
 
+    def to_torch(self) -> Tensor:
+        """Return the rows as a sparse tensor (N, width) in COO form."""
+        indices = torch.stack([self.rows, self.columns])
+        # Said explicitly: otherwise torch warns that nothing is checked.
+        return torch.sparse_coo_tensor(indices, self.values, (len(self), self.width), check_invariants=True)
+
     def _entries(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Return the entries of some rows: the position of their row in `rows`, and their own position."""
         begin, counts = self.starts[rows], self.starts[rows + 1] - self.starts[rows]

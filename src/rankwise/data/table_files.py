@@ -390,7 +390,10 @@ def _first_lines(path: Path, separator: str | None) -> tuple[str, list[list[str]
     decoded = [line.decode("utf-8", errors="replace").replace(separator, separator[:1]) for line in lines]
     rows = csv.reader([line for line in decoded if line.strip()], delimiter=separator[:1])
     try:
-        return separator, [[field.strip() for field in row] for row in rows]
+        fields = [next(rows)]
+        if rows.line_num > 1:
+            bad_line(path, 1, "all fields in one line", "a line break in a name or a value in quotes; take it out")
+        return separator, [[field.strip() for field in row] for row in [*fields, *rows]]
     except csv.Error as problem:
         bad_line(path, 1, "fields with separators", str(problem))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -148,7 +148,11 @@ class TableSchema:
         query_ids, query_names = _read_queries(raw, self.query)
         if self.query is not None and query_ids is None:
             raise ValueError(f"{raw.name}: expected the query column {self.query!r}, got none")
-        return Part(self._values(raw), targets, query_ids, query_names)
+        return Part(self._values(raw), targets, query_ids, query_names, row_ids=_read_ids(raw, self._used))
+
+    @property
+    def _used(self) -> tuple[str | None, ...]:
+        return (*self.features, self.label, self.query)
 
     def to_json(self) -> dict[str, Any]:
         """Return the schema as plain values."""
@@ -324,7 +328,23 @@ def read_table(
         left_out=learned.left_out,
         unknown_classes="number" if target == "classes" else "error",
     )
-    return Table(Part(schema._values(raw), labels, *_read_queries(raw, query)), schema)
+    ids = _read_ids(raw, schema._used)
+    return Table(Part(schema._values(raw), labels, *_read_queries(raw, query), row_ids=ids), schema)
+
+
+def find_unusable(
+    source: Any, *, label: str | int = -1, query: str | None = None, drop: Sequence[str] = (), header: str = "auto"
+) -> dict[str, str]:
+    """Return the columns that `read_table` refuses, each with the reason; it stops at the first."""
+    raw = open_table(source, header=header)
+    chosen = _choose_features(raw, find_column(raw.name, raw.columns, "label", label), query, drop, None, ())
+    found: dict[str, str] = {}
+    for name in chosen:
+        try:
+            learn_features(raw, [name], missing="keep")
+        except ValueError as problem:
+            found[name] = str(problem).removeprefix(f"{raw.name}, ").partition(";")[0]
+    return found
 
 
 def _learn_letor(
@@ -384,6 +404,18 @@ def _read_queries(raw: RawTable, name: str | None) -> tuple[Tensor | None, tuple
         refuse_missing(raw.name, raw.frame, name)
         query_ids, names = _codes(raw.frame[name])
     return query_ids if raw.path is None else query_ids_beside(raw.path, len(raw.frame), query_ids), names
+
+
+def _read_ids(raw: RawTable, used: Collection[str | None]) -> tuple[str, ...] | None:
+    """Return the ids of the rows: the first column left out whose cells all differ, whole numbers or text."""
+    import polars as pl
+
+    for name in raw.columns:
+        column = raw.frame[name]
+        named = name not in used and (column.dtype.is_integer() or column.dtype == pl.String)
+        if named and column.null_count() == 0 and column.n_unique() == len(column):
+            return tuple(column.cast(pl.String).to_list())
+    return None
 
 
 def _codes(column: pl.Series) -> tuple[Tensor, tuple[str, ...] | None]:

@@ -41,6 +41,9 @@ class RecentRows(nn.Module):
         self.register_buffer("classes", torch.empty(0, dtype=torch.int64))
         self.register_buffer("batches", torch.empty(0, dtype=torch.int64))
 
+    def extra_repr(self) -> str:
+        return f"vectors={len(self)}, count={self.count}"
+
     def __len__(self) -> int:
         return len(self.classes)
 

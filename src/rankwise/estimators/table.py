@@ -107,6 +107,9 @@ class IdTable(nn.Module):
         self._count = 0
         self._index: HashIndex | None = None
 
+    def extra_repr(self) -> str:
+        return f"ids={len(self)}, width={self.width}, columns={self.columns}"
+
     def __len__(self) -> int:
         return self._count
 

@@ -75,6 +75,9 @@ class ThresholdTracker(nn.Module):
         self.update_rate = check_share("update_rate", update_rate, open_end=False)
         self.table = IdTable(width=2)
 
+    def extra_repr(self) -> str:
+        return f"k={self.k}, tau={self.tau:g}, step_size={self.step_size:g}, update_rate={self.update_rate:g}"
+
     @torch.no_grad()
     def forward(self, scores: Tensor, share: Tensor, size: Tensor, group_ids: Tensor | None) -> Threshold:
         """The thresholds of lists.

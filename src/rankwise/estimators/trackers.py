@@ -34,6 +34,9 @@ class GroupTracker(nn.Module):
         self.update_rate = check_share("update_rate", update_rate, open_end=False)
         self.table = IdTable(width=width)
 
+    def extra_repr(self) -> str:
+        return f"update_rate={self.update_rate:g}"
+
     def remember(self, observed: Tensor, present: Tensor, group_ids: Tensor | None) -> Tensor:
         """Take note of what was observed of each list and give the averages of its group.
 
@@ -245,6 +248,9 @@ class PairAverages(nn.Module):
         self.update_rate = check_share("update_rate", update_rate, open_end=False)
         self._space = SPACES[check_choice("space", space, SPACES)]
         self.table = IdTable(width=1, columns=2)
+
+    def extra_repr(self) -> str:
+        return f"update_rate={self.update_rate:g}"
 
     def forward(self, pairs: Tensor, observed: Tensor) -> Tensor:
         """Take note of what was observed (n,) of the pairs (n, 2) and give their averages (n,), without gradient."""

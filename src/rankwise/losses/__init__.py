@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from rankwise.deprecation import renamed_attributes
 from rankwise.losses import auprc, ndcg, pap, stable_ap
-from rankwise.losses.auprc import AUPRCLoss, SemiVariance
+from rankwise.losses.auprc import AUPRCLoss, SemiVarianceLoss
 from rankwise.losses.base import ListLoss
 from rankwise.losses.baselines import (
     ALRPLoss,
     APLoss,
     ApproxNDCGLoss,
     BalancedCrossEntropyLoss,
+    BinaryCrossEntropyLoss,
     BlackboxAPLoss,
     BPRLoss,
     CrossBatchMemoryLoss,
-    CrossEntropyLoss,
     FastAPLoss,
     FocalLoss,
     GreedyTopKLoss,
@@ -49,7 +49,7 @@ from rankwise.losses.baselines import (
     soap,
     top_k,
 )
-from rankwise.losses.combined import Combined, SwitchLoss
+from rankwise.losses.combined import SumLoss, SwitchLoss
 from rankwise.losses.embedding import EmbeddingLoss, LateMemoryLoss
 from rankwise.losses.ndcg import ListwiseCELoss, NDCGLoss, TopKNDCGLoss
 from rankwise.losses.pap import PApLoss, PApMargins, pap_margins
@@ -66,10 +66,9 @@ __all__ = [
     "ApproxNDCGLoss",
     "BPRLoss",
     "BalancedCrossEntropyLoss",
+    "BinaryCrossEntropyLoss",
     "BlackboxAPLoss",
-    "Combined",
     "CrossBatchMemoryLoss",
-    "CrossEntropyLoss",
     "EmbeddingLoss",
     "FastAPLoss",
     "FocalLoss",
@@ -99,11 +98,12 @@ __all__ = [
     "RankNetLoss",
     "SOAPLoss",
     "SampledSoftmaxLoss",
-    "SemiVariance",
+    "SemiVarianceLoss",
     "SmoothAPLoss",
     "SoftmaxLoss",
     "SquaredErrorLoss",
     "StableAPLoss",
+    "SumLoss",
     "SwitchLoss",
     "TopKNDCGLoss",
     "class_prior",
@@ -118,7 +118,16 @@ _BASELINES = (
     pointwise, pairwise, listwise, neural_ndcg, batch_ap, histogram_ap, soap, top_k, metric_learning
 )  # fmt: skip
 
-__getattr__ = renamed_attributes(__name__, {"rivals": "rankwise.losses.baselines"}, removed_in="0.3")
+__getattr__ = renamed_attributes(
+    __name__,
+    {
+        "rivals": "rankwise.losses.baselines",
+        "Combined": "rankwise.losses.SumLoss",
+        "CrossEntropyLoss": "rankwise.losses.BinaryCrossEntropyLoss",
+        "SemiVariance": "rankwise.losses.SemiVarianceLoss",
+    },
+    removed_in="0.3",
+)
 
 LOSSES: Registry[LossRecord] = Registry("loss")
 for _module in (*_METHODS, *_BASELINES):
@@ -126,19 +135,24 @@ for _module in (*_METHODS, *_BASELINES):
         LOSSES.add(_record)
 
 
-def create_loss(name: str, *, add: Sequence[Mapping[str, Any]] = (), **options: Any) -> Any:
+def create_loss(name: str, *, add: Sequence[Mapping[str, Any]] = (), **options: Any) -> ListLoss | MetricLearningLoss:
     """Make a loss by its registered name or alias.
 
     Args:
         name: see `rankwise list losses`.
-        add: losses to be added to it, each as a mapping with its name and options (see `Combined`).
+        add: losses to be added to it, each as a mapping with its name and options (see `SumLoss`).
         options: those of its class.
+
+    Returns:
+        a `ListLoss`; a `MetricLearningLoss` for the names of pytorch-metric-learning.
 
     Example:
         >>> type(create_loss("soprc", prior=0.05)).__name__
         'AUPRCLoss'
         >>> type(create_loss("soprc", add=[{"name": "semi-variance", "positive": 3}])).__name__
-        'Combined'
+        'SumLoss'
     """
-    loss = LOSSES.get(name).create(**options)
-    return Combined(loss, *(create_loss(**each) for each in add)) if add else loss
+    loss: ListLoss | MetricLearningLoss = LOSSES.get(name).create(**options)
+    if not add:
+        return loss
+    return SumLoss(*(cast(ListLoss, each) for each in (loss, *(create_loss(**options) for options in add))))

@@ -17,7 +17,7 @@ from rankwise.pairs import pair_sums
 from rankwise.registry import LossRecord
 from rankwise.surrogates import OneSidedHuber, OneSidedTanh, Surrogate
 
-__all__ = ["AUPRCLoss", "SemiVariance"]
+__all__ = ["AUPRCLoss", "SemiVarianceLoss"]
 
 
 class AUPRCLoss(ListLoss):
@@ -40,8 +40,8 @@ class AUPRCLoss(ListLoss):
         recall: "quantiles" remembers V across batches; "batch" takes the batch's positives alone (no state).
         quantiles: the number of remembered quantiles per group.
         update_rate: weight of the new batch in V.
-        recall_floor: what a positive counts itself for in the recall, in (0, 1). None is one of its kind: 1 /
-            (quantiles + 1), or its share of the batch's positives with `recall="batch"`. Larger values, up to 1/3, give
+        recall_floor: smallest recall of a positive, in (0, 1). None means 1 / (quantiles + 1), or the share of one
+            positive among those of the batch with `recall="batch"`. Larger values, up to 1/3, give
             smoother training where groups have few positives (retrieval), at the price of bias.
         recall_gradient: "stopped" or "full": whether the gradient flows through the recall.
         link: how scores come to the range of about [-1, 1] that the margins are made for: "scale" (running spread:
@@ -113,7 +113,7 @@ class AUPRCLoss(ListLoss):
         return first_order_only(packed.join(values), type(self).__name__, reason), valid
 
     def _recall(self, positives: Tensor, quantiles: Tensor | None, share: Tensor) -> Tensor:
-        """The share of positives at or above each one, (Q, A); a positive counts for itself, so it is never 0."""
+        """Return the share of positives at or above each one, (Q, A); a positive counts itself, so it is never 0."""
         if self.recall_gradient == "stopped":
             positives = positives.detach()
         if quantiles is None:
@@ -125,13 +125,13 @@ class AUPRCLoss(ListLoss):
         return floor + pair_sums(positives, quantiles, self.recall_surrogate) * ((1 - floor) / count)
 
 
-class SemiVariance(ListLoss):
+class SemiVarianceLoss(ListLoss):
     """Penalises positives below the mean positive and negatives above the mean negative of each list.
 
         positive / n+ * sum over s_i < mu+ of (s_i - mu+)^2  +  negative / n- * sum over s_j > mu- of (s_j - mu-)^2
 
-    Add it to a loss with `Combined(loss, SemiVariance(3, 15))`. Linked scores about 1e19 apart give an infinite value
-    in float32, and still their gradient.
+    Add it to a loss with `SumLoss(loss, SemiVarianceLoss(3, 15))`. Linked scores about 1e19 apart give an infinite
+    value in float32, and still their gradient.
 
     Args:
         positive: weight of the first sum; negative: weight of the second.
@@ -139,7 +139,7 @@ class SemiVariance(ListLoss):
         lists, empty, reduction: see `ListLoss`.
 
     Example:
-        >>> SemiVariance(1.0, 1.0)(torch.tensor([0.8, 0.4, 0.1, 0.3]), torch.tensor([1, 1, 0, 0]))
+        >>> SemiVarianceLoss(1.0, 1.0)(torch.tensor([0.8, 0.4, 0.1, 0.3]), torch.tensor([1, 1, 0, 0]))
         tensor(0.0250)
 
     Paper: Wen et al., NeurIPS 2022, equation (9).
@@ -176,7 +176,7 @@ class SemiVariance(ListLoss):
 
 
 def _half_variance(scores: Tensor, weights: Tensor) -> Tensor:
-    """Mean square of how far scores lie above their weighted mean, (Q, L) to (Q,)."""
+    """Return the mean square of how far scores lie above their weighted mean, (Q, L) to (Q,)."""
     if not scores.shape[1]:
         return scores.sum(1)
     share = weights / weights.sum(1, keepdim=True).clamp_min(torch.finfo(scores.dtype).tiny)
@@ -200,7 +200,7 @@ RECORDS = (
     LossRecord(
         name="semi-variance",
         summary="add-on: pulls low positives and high negatives towards the mean of their kind",
-        build=SemiVariance,
+        build=SemiVarianceLoss,
         role="paper",
         paper="Wen et al., NeurIPS 2022, equation (9)",
     ),

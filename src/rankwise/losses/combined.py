@@ -11,11 +11,11 @@ from rankwise.checks import check_count
 from rankwise.lists import PackedLists
 from rankwise.losses.base import ListLoss
 
-__all__ = ["Combined", "SwitchLoss"]
+__all__ = ["SumLoss", "SwitchLoss"]
 
 
-class Combined(ListLoss):
-    """The sum of losses over the same lists, for add-ons such as `SemiVariance`.
+class SumLoss(ListLoss):
+    """The sum of losses over the same lists, for add-ons such as `SemiVarianceLoss`.
 
     Args:
         losses: two or more list losses; the first says how lists are laid out and reduced.
@@ -23,8 +23,8 @@ class Combined(ListLoss):
     A list counts if it counts for the first loss; an add-on that is not defined there adds nothing.
 
     Example:
-        >>> from rankwise.losses import AUPRCLoss, SemiVariance
-        >>> loss = Combined(AUPRCLoss(), SemiVariance(3, 15))
+        >>> from rankwise.losses import AUPRCLoss, SemiVarianceLoss
+        >>> loss = SumLoss(AUPRCLoss(), SemiVarianceLoss(3, 15))
         >>> bool(loss(torch.tensor([0.9, 0.1, 0.2]), torch.tensor([1, 0, 0])) >= 0)
         True
     """

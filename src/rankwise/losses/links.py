@@ -36,6 +36,9 @@ class Link(nn.Module):
         self.kind, self.update_rate = check_choice("link", kind, LINKS), update_rate
         self.spreads = IdTable(width=1) if kind == "scale" else None
 
+    def extra_repr(self) -> str:
+        return self.kind
+
     def forward(self, packed: PackedLists, group_ids: Tensor | None) -> PackedLists:
         """The same lists with linked scores; `group_ids` (size,) says which share a spread."""
         return self.with_scale(packed, group_ids)[0]

@@ -31,6 +31,11 @@ class MarkedModule(nn.Module):
 
     remembers: ClassVar[tuple[str, ...] | None] = None
 
+    def extra_repr(self) -> str:
+        """Return the options, as far as they are plain attributes and no submodules or buffers."""
+        options = {name: value for name, value in vars(self).items() if name[0] != "_" and name != "training"}
+        return ", ".join(f"{name}={getattr(value, '__name__', repr(value))}" for name, value in options.items())
+
     def _mark(self) -> tuple[str, dict[str, Any]]:
         options = {path: reduce(getattr, path.split("."), self) for path in self.remembers or ()}
         return type(self).__name__, {

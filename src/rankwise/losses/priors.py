@@ -40,6 +40,9 @@ class ConstantPrior(Prior):
         super().__init__()
         self.value = check_share("prior", value)
 
+    def extra_repr(self) -> str:
+        return f"{self.value:g}"
+
     def forward(self, rate: Tensor, group_ids: Tensor | None) -> Tensor:
         return torch.full_like(rate, self.value)
 
@@ -80,6 +83,9 @@ class GroupPrior(Prior):
         self.register_buffer("ids", ids)
         self.register_buffer("priors", values[order.to(values.device)])
 
+    def extra_repr(self) -> str:
+        return f"groups={len(self.ids)}"
+
     def forward(self, rate: Tensor, group_ids: Tensor | None) -> Tensor:
         if group_ids is None:
             raise ValueError(
@@ -115,6 +121,9 @@ class PriorSchedule(Prior):
         check_count("steps", steps)
         self.start, self.end, self.steps = check_share("start", start), as_prior(end), steps
         self.register_buffer("step", torch.zeros((), dtype=torch.int64))
+
+    def extra_repr(self) -> str:
+        return f"start={self.start:g}, steps={self.steps}, step={int(self.step)}"
 
     def forward(self, rate: Tensor, group_ids: Tensor | None) -> Tensor:
         end = self.end(rate, group_ids)

@@ -364,6 +364,9 @@ class ListTotals(nn.Module):
         self.register_buffer("relevant", (statistics.counts * (gains > 0)).sum(1))
         self.register_buffer("ideal", ideal_dcg(gains, weights=statistics.counts, k=k))
 
+    def extra_repr(self) -> str:
+        return f"lists={len(self.ids)}"
+
     def forward(self, query_ids: Tensor | None) -> Totals:
         """Of the lists `query_ids` (Q,)."""
         if query_ids is None:

@@ -11,7 +11,7 @@ from torch import Tensor
 from rankwise.lists import Lists, compact, every
 from rankwise.losses.similarity import FewRelevant
 from rankwise.pairs import pair_sums, pair_sums_within
-from rankwise.pairs.by_chunks import Gaps
+from rankwise.pairs.by_chunks import ItemMask
 from rankwise.sorting import argsort
 from rankwise.surrogates import Surrogate
 
@@ -24,7 +24,8 @@ class Sides:
 
     Attributes:
         places, mask: (Q, A) where the positives stand; share: (Q, A) their weights, of sum 1 per list.
-        gaps: all but the negatives; positive_weight, negative_weight: (Q,) what either weigh in all, at least tiny.
+        item_mask: True for the negatives; positive_weight, negative_weight: (Q,) the sum of their weights, at least
+            tiny.
         valid: (Q,) which lists have both; rate: (Q,) the share of positives, 1/2 where there are not both.
         padding: `mask`, or None when all lists have as many positives; negatives: (Q, L) which items are negative.
     """
@@ -32,7 +33,7 @@ class Sides:
     places: Tensor
     mask: Tensor
     share: Tensor
-    gaps: Gaps
+    item_mask: ItemMask
     positive_weight: Tensor
     negative_weight: Tensor
     valid: Tensor
@@ -43,8 +44,8 @@ class Sides:
 
     @property
     def negatives(self) -> Tensor:
-        assert self.gaps.mask is not None
-        return self.gaps.mask
+        assert self.item_mask.mask is not None
+        return self.item_mask.mask
 
     @cached_property
     def rate(self) -> Tensor:
@@ -58,7 +59,7 @@ class Sides:
             surrogate,
             weights=None if lists.weights is None else lists.weights.to(lists.scores.dtype),
             anchor_mask=self.padding,
-            other_mask=self.gaps,
+            other_mask=self.item_mask,
         )
         return sums / self.negative_weight[:, None]
 
@@ -67,7 +68,7 @@ def split_sides(lists: Lists) -> Sides:
     """Tell positives (label 1) from negatives (label 0)."""
     dtype, tiny = lists.scores.dtype, torch.finfo(lists.scores.dtype).tiny
     places, mask = lists.positives
-    gaps = lists.gaps if isinstance(lists, FewRelevant) else Gaps(lists.mask ^ lists.relevant)
+    item_mask = lists.item_mask if isinstance(lists, FewRelevant) else ItemMask(lists.mask ^ lists.relevant)
     if lists.weights is None:
         weights, positive = mask, mask.sum(1, dtype=dtype)
         negative = lists.size - positive
@@ -76,7 +77,7 @@ def split_sides(lists: Lists) -> Sides:
         positive, negative = weights.sum(1), (lists.weights * (lists.mask ^ lists.relevant)).sum(1).to(dtype)
     valid = torch.minimum(positive, negative) > 0
     positive = positive.clamp_min(tiny)
-    return Sides(places, mask, weights / positive[:, None], gaps, positive, negative.clamp_min(tiny), valid)
+    return Sides(places, mask, weights / positive[:, None], item_mask, positive, negative.clamp_min(tiny), valid)
 
 
 @dataclass(frozen=True)

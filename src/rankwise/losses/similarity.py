@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rankwise.lists import Lists, compact
 from rankwise.losses.links import bound_scores
-from rankwise.pairs.by_chunks import Gaps, few_gaps
+from rankwise.pairs.by_chunks import ItemMask, few_masked
 
 __all__ = ["FewRelevant", "self_similarities", "similarity_lists", "unit_vectors"]
 
@@ -63,7 +63,7 @@ class FewRelevant(Lists):
     """Lists whose few relevant items are known by their places; (Q, L) labels and mask are made if asked for.
 
     Attributes:
-        positives: as of all lists; gaps: all but the negatives.
+        positives: as of all lists; item_mask: all but the negatives.
     """
 
     _classes: tuple[Tensor, Tensor]
@@ -85,7 +85,7 @@ class FewRelevant(Lists):
     ) -> FewRelevant:
         """From the places (Q, A) of the references of each query's class, itself included, and which are there."""
         itself = torch.arange(len(scores))[:, None]
-        gaps = Gaps.at((itself * scores.shape[1] + places)[there].numpy(), (scores.shape[0], scores.shape[1]))
+        item_mask = ItemMask.at((itself * scores.shape[1] + places)[there].numpy(), (scores.shape[0], scores.shape[1]))
         if own:
             kept, there = compact(there & (places != itself))
             places = places.gather(1, kept)
@@ -99,15 +99,15 @@ class FewRelevant(Lists):
             cosines=cosines,
             **_known_sizes(scores, own),
             positives=(places, there),
-            gaps=gaps,
+            item_mask=item_mask,
             _classes=(labels, reference_labels),
             _own=own,
         )
         return lists
 
     @cached_property
-    def gaps(self) -> Gaps:
-        return Gaps(self.mask ^ self.relevant)  # of lists that were changed since
+    def item_mask(self) -> ItemMask:
+        return ItemMask(self.mask ^ self.relevant)  # of lists that were changed since
 
     @cached_property
     def labels(self) -> Tensor:
@@ -136,13 +136,13 @@ def _few_of_the_same_class(labels: Tensor, reference_labels: Tensor) -> tuple[Te
     None where they are not few, or not on the CPU.
     """
     slots = len(labels) * len(reference_labels)
-    if labels.device.type != "cpu" or not few_gaps(len(labels), slots):
+    if labels.device.type != "cpu" or not few_masked(len(labels), slots):
         return None
     order = torch.argsort(reference_labels, stable=True)
     rising = reference_labels[order]
     begin, end = torch.searchsorted(rising, labels), torch.searchsorted(rising, labels, right=True)
     most = int((end - begin).max())
-    if not few_gaps(most * len(labels), slots):
+    if not few_masked(most * len(labels), slots):
         return None
     places = begin[:, None] + torch.arange(most)
     return order[places.clamp_max(len(rising) - 1)], places < end[:, None]

@@ -2,11 +2,12 @@
 
 from rankwise.models.anchors import Anchors, Assigned, assign_anchors, make_anchors
 from rankwise.models.chunks import InChunks
+from rankwise.models.closed_forms import EASE, Blend, Ridge, standardise
 from rankwise.models.convolution import ConvEmbedder, FeatureMixup
 from rankwise.models.detector import Detector, Found
 from rankwise.models.documents import XMLCNN, BagOfWordsScorer
 from rankwise.models.faster_rcnn import FasterRCNNDetector, Sampled
-from rankwise.models.recommenders import EASE, ItemItemScorer, MatrixFactorisation, NeuMF
+from rankwise.models.recommenders import ItemItemScorer, MatrixFactorisation, NeuMF
 from rankwise.models.resnet import ResNetEmbedder
 from rankwise.models.retinanet import RetinaNetDetector
 from rankwise.models.rows import (
@@ -28,6 +29,7 @@ __all__ = [
     "Anchors",
     "Assigned",
     "BagOfWordsScorer",
+    "Blend",
     "ContextAwareRanker",
     "ConvEmbedder",
     "Detector",
@@ -42,6 +44,7 @@ __all__ = [
     "NeuMF",
     "ResNetEmbedder",
     "RetinaNetDetector",
+    "Ridge",
     "Sampled",
     "ScaledRanker",
     "Scaling",
@@ -50,4 +53,5 @@ __all__ = [
     "make_anchors",
     "reset_last_layer",
     "scaled",
+    "standardise",
 ]

@@ -11,12 +11,12 @@ from torch import Tensor
 
 from rankwise.surrogates import OneSidedHuber, Surrogate
 
-__all__ = ["Gaps", "chunk_gradients", "chunk_sums", "few_gaps"]
+__all__ = ["ItemMask", "chunk_gradients", "chunk_sums", "few_masked"]
 
 # Elements of one chunk and thread: half a megabyte in float32, so that a few of them fit the second cache of a core.
 _CHUNK = 2**17
 
-# Gaps are written one by one where at most one slot in so many is one, and there are many slots.
+# Masked items are written one by one where at most 1 slot in 16 is masked, of at least 2^17.
 _FEW, _MANY = 16, 2**17
 
 
@@ -25,19 +25,19 @@ def chunk_sums(
     others: Tensor,
     weights: Tensor | None,
     anchor_mask: Tensor | None,
-    gaps: Gaps,
+    item_mask: ItemMask,
     surrogate: Surrogate,
 ) -> Tensor:
-    """sum_j w_j l(a_i - b_j) over all others j but gaps: (Q, A); anything for the anchors not in `anchor_mask`.
+    """Return sum_j w_j l(a_i - b_j) over the unmasked others j, (Q, A); sums of masked anchors are undefined.
 
-    `others` are those that the gaps have filled.
+    `others` come from `item_mask.fill`.
     """
     sums = torch.zeros_like(anchors)
     raw, unit = (surrogate.raw, surrogate.unit) if isinstance(surrogate, OneSidedHuber) else (surrogate.value, 1.0)
     for lists, last in _lists_at_once(anchors, others, anchor_mask):
         chunk = _of(others, lists).unsqueeze(1)
         for items in _anchors_at_once(last, others):
-            difference = gaps.hide(_of(anchors, lists, items).unsqueeze(2) - chunk, lists)
+            difference = item_mask.hide(_of(anchors, lists, items).unsqueeze(2) - chunk, lists)
             torch.sum(_weighted(raw(difference), weights, lists), -1, out=_of(sums, lists, items))
     return sums if unit == 1 else sums.mul_(unit)
 
@@ -48,13 +48,14 @@ def chunk_gradients(
     others: Tensor,
     weights: Tensor | None,
     anchor_mask: Tensor | None,
-    gaps: Gaps,
+    item_mask: ItemMask,
     surrogate: Surrogate,
     need_weights: bool,
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Gradients for the anchors (Q, A), the others (Q, L) and, if needed, the weights (Q, L).
+    """Return the gradients for the anchors (Q, A), the others (Q, L) and, if needed, the weights (Q, L).
 
-    `grad` is 0 for the anchors not in `anchor_mask`; `others` are those that the gaps have filled.
+    `grad` is 0 for the anchors not in `anchor_mask`; `others` come from
+    `item_mask.fill`.
     """
     grad_anchors, grad_others = torch.zeros_like(anchors), torch.empty_like(others)
     grad_weights = torch.zeros_like(others) if need_weights else None
@@ -62,7 +63,7 @@ def chunk_gradients(
     for lists, last in _lists_at_once(anchors, others, anchor_mask):
         chunk, row = _of(others, lists).unsqueeze(1), _of(grad_others, lists).unsqueeze(1)
         for items in _anchors_at_once(last, others):
-            difference = gaps.hide(_of(anchors, lists, items).unsqueeze(2) - chunk, lists)
+            difference = item_mask.hide(_of(anchors, lists, items).unsqueeze(2) - chunk, lists)
             upstream = _of(negated, lists, items).unsqueeze(1)
             if grad_weights is not None:
                 of_weights = _of(grad_weights, lists).unsqueeze(1)
@@ -78,19 +79,20 @@ def chunk_gradients(
 
 
 def _weighted(values: Tensor, weights: Tensor | None, lists: slice) -> Tensor:
-    """In place. For the sum after it, a batched matrix-vector product would be slower and less accurate."""
+    """Multiply by the weights, in place."""
+    # For the sum after it, a batched matrix-vector product would be slower and less accurate.
     return values if weights is None else values.mul_(_of(weights, lists).unsqueeze(1))
 
 
 def _of(values: Tensor, lists: slice, items: slice | None = None) -> Tensor:
-    """Some items (None: all) of some lists, a view; of a small batch, which is one chunk, the values themselves."""
+    """Return some items (None: all) of some lists as a view; a small batch is one chunk, so there the values."""
     if lists.start > 0 or lists.stop < values.shape[0]:
         values = values[lists]
     return values if items is None or items == slice(0, values.shape[1]) else values[:, items]
 
 
 def _lists_at_once(anchors: Tensor, others: Tensor, anchor_mask: Tensor | None) -> Iterator[tuple[slice, int]]:
-    """Lists taken together, and how many anchors they have at most."""
+    """Yield the lists of each chunk and the largest number of anchors among them."""
     width = anchors.shape[1]
     rows = max(1, _chunk() // max(1, width * others.shape[1]))
     # Where one list fills chunks, those after its last anchor are passed over; of short lists all are one chunk.
@@ -100,7 +102,7 @@ def _lists_at_once(anchors: Tensor, others: Tensor, anchor_mask: Tensor | None) 
 
 
 def _ends(mask: Tensor) -> list[int]:
-    """After the last item of each list; at least 1, so that every list is gone through."""
+    """Return the number of slots up to the last item of each list, at least 1."""
     places = torch.arange(1, mask.shape[1] + 1, device=mask.device)
     ends: list[int] = (mask * places).amax(1).clamp_min(1).tolist()
     return ends
@@ -115,26 +117,30 @@ def _chunk() -> int:
     return _CHUNK * torch.get_num_threads()
 
 
-class Gaps:
-    """The slots of lists (Q, L) outside `mask`; looked for once, for the forward and the backward pass.
+class ItemMask:
+    """Mask items in pair sums: a masked item scores -inf, where every surrogate and its slope are 0.
 
-    Take `others = gaps.fill(others)`, and `gaps.hide(difference, lists)` of the differences (q, A, L) of some lists:
-    few gaps are hidden there, many filled in beforehand. Without a mask there are none.
+    Call `others = item_mask.fill(others)` once, and `item_mask.hide(difference, lists)` on the differences (q, A, L) of
+    each chunk: many masked items are filled in beforehand, few are written into the chunks. Their indices are computed
+    once for the forward and the backward pass.
+
+    Args:
+        mask: (Q, L), False where an item is masked; None masks none.
     """
 
     def __init__(self, mask: Tensor | None) -> None:
         self._given, self._shape = mask, (0, 0)
 
     @classmethod
-    def at(cls, places: np.ndarray, shape: tuple[int, int]) -> Gaps:
-        """Few gaps at these places of lists on the CPU: row * L + column, in rising order."""
-        gaps = cls(None)
-        gaps._places, gaps._shape = places, shape
-        return gaps
+    def at(cls, places: np.ndarray, shape: tuple[int, int]) -> ItemMask:
+        """Return a mask of few items of lists on the CPU, by their flat indices row * L + column in rising order."""
+        made = cls(None)
+        made._places, made._shape = places, shape
+        return made
 
     @cached_property
     def mask(self) -> Tensor | None:
-        """(Q, L) where there are others, or None when everywhere."""
+        """Return the mask (Q, L), or None when no item is masked."""
         if self._given is not None or self._places is None:
             return self._given
         mask = torch.ones(self._shape, dtype=torch.bool)
@@ -143,20 +149,20 @@ class Gaps:
 
     @cached_property
     def _places(self) -> np.ndarray | None:
-        """The gaps, if they are few."""
-        if self._given is None or self._given.device.type != "cpu" or not few_gaps(0, self._given.numel()):
+        """Return the flat indices of the masked items if they are few, else None."""
+        if self._given is None or self._given.device.type != "cpu" or not few_masked(0, self._given.numel()):
             return None
         absent = ~self._given.numpy()
-        return np.flatnonzero(absent) if few_gaps(int(np.count_nonzero(absent)), absent.size) else None
+        return np.flatnonzero(absent) if few_masked(int(np.count_nonzero(absent)), absent.size) else None
 
     def fill(self, others: Tensor) -> Tensor:
-        """The others (Q, L), those that are not there infinitely far below, unless they are few."""
+        """Return the others (Q, L) with masked ones as -inf, or as they are if few are masked."""
         if self._given is None or self._places is not None:
             return others
         return torch.where(self._given, others, -torch.inf)
 
     def hide(self, difference: Tensor, lists: slice) -> Tensor:
-        """Differences anchor - other (q, A, L) of some lists, in place."""
+        """Set the differences anchor - other (q, A, L) of few masked others to inf, in place."""
         places = self._places
         if places is not None and len(places):
             length = difference.shape[2]
@@ -166,6 +172,6 @@ class Gaps:
         return difference
 
 
-def few_gaps(gaps: int, slots: int) -> bool:
-    """Whether so few, among so many, that they are best known by their places."""
-    return slots >= _MANY and gaps * _FEW <= slots
+def few_masked(masked: int, slots: int) -> bool:
+    """Return whether so few items are masked that writing them one by one is the fastest."""
+    return slots >= _MANY and masked * _FEW <= slots

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rankwise.checks import check_choice, check_same_shape
 from rankwise.pairs.by_cells import cell_sums, count_cells
-from rankwise.pairs.by_chunks import Gaps, chunk_gradients, chunk_sums
+from rankwise.pairs.by_chunks import ItemMask, chunk_gradients, chunk_sums
 from rankwise.pairs.by_sorting import SortedPairs, sort_pairs
 from rankwise.surrogates import Sigmoid, Slope, Surrogate
 
@@ -26,7 +26,7 @@ def pair_sums(
     other_mask: Tensor | None = None,
     method: str = "auto",
 ) -> Tensor:
-    """For every list q and anchor i: sum_j w_j l(a_i - b_j) over the others j of the same list.
+    """Return sum_j w_j l(a_i - b_j) over the others j of each list, for every anchor i.
 
     Exact, and differentiable in `anchors`, `others` and `weights`, twice.
 
@@ -69,13 +69,13 @@ def pair_sums_within(
     *,
     weights: Tensor | None = None,
     anchor_mask: Tensor | None = None,
-    other_mask: Tensor | Gaps | None = None,
+    other_mask: Tensor | ItemMask | None = None,
 ) -> Tensor:
-    """`pair_sums` of anchors that are items of the lists themselves, with one gradient for both of their parts.
+    """Return `pair_sums` of anchors that are items of the lists themselves, with one gradient for both roles.
 
     Args:
-        scores: (Q, L); places: (Q, A) where the anchors stand among them.
-        surrogate, weights, anchor_mask, other_mask: as in `pair_sums`; the last may be given by its gaps.
+        scores: (Q, L); places: (Q, A) the indices of the anchors among them.
+        surrogate, weights, anchor_mask, other_mask: as in `pair_sums`; the last may be an `ItemMask`.
 
     Example:
         >>> from rankwise.surrogates import Hinge
@@ -92,22 +92,22 @@ def _pair_sums(
     surrogate: Surrogate,
     weights: Tensor | None,
     anchor_mask: Tensor | None,
-    other_mask: Tensor | Gaps | None,
+    other_mask: Tensor | ItemMask | None,
     method: str,
 ) -> Tensor:
     at = anchors if places is None else places
     assert at is not None
     for name, value, like, shape in (
         ("weights", weights, "others", others.shape),
-        ("other_mask", None if isinstance(other_mask, Gaps) else other_mask, "others", others.shape),
+        ("other_mask", None if isinstance(other_mask, ItemMask) else other_mask, "others", others.shape),
         ("anchor_mask", anchor_mask, "anchors", at.shape),
     ):
         if value is not None:
             check_same_shape(name, value, like, shape)
-    gaps = other_mask if isinstance(other_mask, Gaps) else Gaps(other_mask)
+    item_mask = other_mask if isinstance(other_mask, ItemMask) else ItemMask(other_mask)
     if method == "auto":
         method = _cheaper(surrogate, len(at), at.shape[1], others.shape[1])
-        if isinstance(surrogate, Sigmoid) and _cells_pay(surrogate, anchors, places, others, anchor_mask, gaps):
+        if isinstance(surrogate, Sigmoid) and _cells_pay(surrogate, anchors, places, others, anchor_mask, item_mask):
             method = "cells"
     if method == "sorted" and surrogate.pieces is None:
         raise ValueError(f'method: "sorted" needs a surrogate of polynomial pieces, got {type(surrogate).__name__}')
@@ -116,9 +116,9 @@ def _pair_sums(
     if method == "cells" and not at.numel() * others.numel():
         method = "dense"
     if method == "dense" and anchors is not None and not _any_gradient(anchors, others, weights):
-        alone = chunk_sums(anchors, gaps.fill(others), weights, anchor_mask, gaps, surrogate)
+        alone = chunk_sums(anchors, item_mask.fill(others), weights, anchor_mask, item_mask, surrogate)
         return alone if anchor_mask is None else alone.masked_fill_(~anchor_mask, 0)
-    sums: Tensor = _PairSums.apply(anchors, places, others, weights, anchor_mask, gaps, surrogate, method)
+    sums: Tensor = _PairSums.apply(anchors, places, others, weights, anchor_mask, item_mask, surrogate, method)
     return sums
 
 
@@ -127,7 +127,10 @@ def _any_gradient(*tensors: Tensor | None) -> bool:
 
 
 def _cheaper(surrogate: Surrogate, lists: int, anchors: int, others: int) -> str:
-    """Costs in nanoseconds on two CPU cores, about as `benchmarks/speed/crossover.py` fits them (1.9, 39, 480,000)."""
+    """Return the cheaper method.
+
+    Costs are in nanoseconds on two CPU cores, about as `benchmarks/speed/crossover.py` fits them (1.9, 39, 480,000).
+    """
     if surrogate.pieces is None:
         return "dense"
     dense = 2.0 * lists * anchors * others
@@ -141,23 +144,25 @@ def _cells_pay(
     places: Tensor | None,
     others: Tensor,
     anchor_mask: Tensor | None,
-    gaps: Gaps,
+    item_mask: ItemMask,
 ) -> bool:
-    """Whether cells cost less than all pairs; in nanoseconds on a CPU core, for value and gradients."""
+    """Return whether cells cost less than all pairs; in nanoseconds on a CPU core, for value and gradients."""
     at = anchors if places is None else places
     assert at is not None
     dense, cells = 4.0 * at.numel() * others.shape[1], 2_000_000 + 250.0 * (at.numel() + others.numel())
     if dense <= cells:
         return False
     scores = at if places is None else others.gather(1, places)
-    scores, others = _without_fillers(scores.detach(), others.detach(), anchor_mask, gaps)
+    scores, others = _without_fillers(scores.detach(), others.detach(), anchor_mask, item_mask)
     return dense > cells + 50_000 * len(others) * count_cells(scores, others, surrogate.temperature)
 
 
-def _without_fillers(anchors: Tensor, others: Tensor, anchor_mask: Tensor | None, gaps: Gaps) -> tuple[Tensor, Tensor]:
+def _without_fillers(
+    anchors: Tensor, others: Tensor, anchor_mask: Tensor | None, item_mask: ItemMask
+) -> tuple[Tensor, Tensor]:
     """Return anchors and others with empty slots as copies of items, so that what they held stretches no range."""
-    if gaps.mask is not None:
-        others = _without_filler(others, gaps.mask)
+    if item_mask.mask is not None:
+        others = _without_filler(others, item_mask.mask)
     if anchor_mask is not None:
         anchors = torch.where(anchor_mask, anchors, others[:, :1])
     return anchors, others
@@ -169,11 +174,11 @@ def _without_filler(others: Tensor, mask: Tensor) -> Tensor:
     return torch.where(mask, others, best.masked_fill(best.isinf(), 0))
 
 
-def _kept_weights(weights: Tensor | None, others: Tensor, gaps: Gaps) -> Tensor | None:
-    """Return the weights of the others, 0 in the gaps; None where all count once."""
-    if gaps.mask is None:
+def _kept_weights(weights: Tensor | None, others: Tensor, item_mask: ItemMask) -> Tensor | None:
+    """Return the weights of the others, 0 for masked ones; None where all count once."""
+    if item_mask.mask is None:
         return weights
-    return gaps.mask.to(others.dtype) if weights is None else weights * gaps.mask
+    return item_mask.mask.to(others.dtype) if weights is None else weights * item_mask.mask
 
 
 class _PairSums(torch.autograd.Function):
@@ -185,29 +190,29 @@ class _PairSums(torch.autograd.Function):
         others: Tensor,
         weights: Tensor | None,
         anchor_mask: Tensor | None,
-        gaps: Gaps,
+        item_mask: ItemMask,
         surrogate: Surrogate,
         method: str,
     ) -> Tensor:
-        ctx.surrogate, ctx.method, ctx.gaps = surrogate, method, gaps
+        ctx.surrogate, ctx.method, ctx.item_mask = surrogate, method, item_mask
         given = places, anchor_mask, anchors, others, weights
         if places is not None:
             anchors = others.gather(1, places)
         assert anchors is not None
         if method == "dense":
-            others = gaps.fill(others)
-            sums = chunk_sums(anchors, others, weights, anchor_mask, gaps, surrogate)
+            others = item_mask.fill(others)
+            sums = chunk_sums(anchors, others, weights, anchor_mask, item_mask, surrogate)
             ctx.save_for_backward(*given, anchors, others)
         elif isinstance(surrogate, Sigmoid) and method == "cells":
-            anchors, others = _without_fillers(anchors, others, anchor_mask, gaps)
-            kept = _kept_weights(weights, others, gaps)
+            anchors, others = _without_fillers(anchors, others, anchor_mask, item_mask)
+            kept = _kept_weights(weights, others, item_mask)
             sums, slopes = (t.to(anchors.dtype) for t in cell_sums(anchors, others, kept, surrogate.temperature))
             ctx.save_for_backward(*given, slopes, anchors, others)
         else:
             assert surrogate.pieces is not None
-            if gaps.mask is not None:
-                others = _without_filler(others, gaps.mask)
-            pairs = sort_pairs(anchors, others, _kept_weights(weights, others, gaps), surrogate.pieces)
+            if item_mask.mask is not None:
+                others = _without_filler(others, item_mask.mask)
+            pairs = sort_pairs(anchors, others, _kept_weights(weights, others, item_mask), surrogate.pieces)
             sums, slopes = (t.to(anchors.dtype) for t in pairs.sums())
             ctx.save_for_backward(*given, slopes, *pairs.tensors())
         return sums if anchor_mask is None else sums.masked_fill_(~anchor_mask, 0)
@@ -225,25 +230,25 @@ class _PairSums(torch.autograd.Function):
                 given_others,
                 weights,
                 anchor_mask,
-                ctx.gaps,
+                ctx.item_mask,
                 ctx.surrogate,
                 need_weights,
             )
         elif ctx.method == "dense":
             anchors, others = saved
             of_anchors, of_others, of_weights = chunk_gradients(
-                grad, anchors, others, weights, anchor_mask, ctx.gaps, ctx.surrogate, need_weights
+                grad, anchors, others, weights, anchor_mask, ctx.item_mask, ctx.surrogate, need_weights
             )
         elif ctx.method == "cells":
             slopes, anchors, others = saved
             of_anchors = grad * slopes
             # Seen from an other, the anchors are the items of its sum: b - a = (-a) - (-b).
             values, changes = cell_sums(-others, -anchors, grad, ctx.surrogate.temperature)
-            kept = _kept_weights(weights, others, ctx.gaps)
+            kept = _kept_weights(weights, others, ctx.item_mask)
             of_others = (changes if kept is None else changes * kept).neg_().to(grad.dtype)
             of_weights = values.to(grad.dtype) if need_weights else None
-            if of_weights is not None and ctx.gaps.mask is not None:
-                of_weights *= ctx.gaps.mask
+            if of_weights is not None and ctx.item_mask.mask is not None:
+                of_weights *= ctx.item_mask.mask
         else:
             slopes, depths, weights, order, anchors, tail, cell, stop = saved
             pairs = SortedPairs(depths, weights, order, anchors, tail, cell, stop, ctx.surrogate.pieces)
@@ -252,8 +257,8 @@ class _PairSums(torch.autograd.Function):
             of_others = of_others.to(grad.dtype)
             if of_weights is not None:
                 of_weights = of_weights.to(grad.dtype)
-                if ctx.gaps.mask is not None:
-                    of_weights *= ctx.gaps.mask
+                if ctx.item_mask.mask is not None:
+                    of_weights *= ctx.item_mask.mask
         if places is not None:
             of_others.scatter_add_(1, places, of_anchors)
             return None, None, of_others, of_weights, None, None, None, None
@@ -266,7 +271,7 @@ def _gradients_as_pair_sums(
     others: Tensor,
     weights: Tensor | None,
     anchor_mask: Tensor | None,
-    gaps: Gaps,
+    item_mask: ItemMask,
     surrogate: Surrogate,
     need_weights: bool,
 ) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -275,10 +280,10 @@ def _gradients_as_pair_sums(
     Seen from an other, the anchors are the items of its sum: a - b = (-b) - (-a).
     """
     slope = Slope(surrogate)
-    of_anchors = grad * _pair_sums(anchors, None, others, slope, weights, anchor_mask, gaps, "auto")
+    of_anchors = grad * _pair_sums(anchors, None, others, slope, weights, anchor_mask, item_mask, "auto")
 
     def over_anchors(function: Surrogate) -> Tensor:
-        return _pair_sums(-others, None, -anchors, function, grad, gaps.mask, anchor_mask, "auto")
+        return _pair_sums(-others, None, -anchors, function, grad, item_mask.mask, anchor_mask, "auto")
 
     of_others = -over_anchors(slope)
     if weights is not None:

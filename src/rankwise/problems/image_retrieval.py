@@ -22,6 +22,7 @@ from rankwise.problems.images import (
     image_batches,
     predict_images,
     read_image_parts,
+    read_named_parts,
 )
 from rankwise.problems.inspection import Inspection
 from rankwise.problems.neighbours import (
@@ -114,6 +115,9 @@ class ImageRetrieval(Problem[ImageSchema, ImagePart]):
 
     def read(self, sources: Sources) -> tuple[ImageSchema, Split[ImagePart]]:
         return read_image_parts(self.data, sources, unknown_classes="number")
+
+    def read_with(self, schema: ImageSchema, sources: Sources) -> Split[ImagePart]:
+        return read_named_parts(schema, self.data.sources(sources))
 
     def cut(self, split: Split[ImagePart], seed: int) -> Split[ImagePart]:
         held_out = self.data.held_out

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -42,6 +42,7 @@ __all__ = [
     "image_batches",
     "predict_images",
     "read_image_parts",
+    "read_named_parts",
     "viewed_batches",
 ]
 
@@ -157,6 +158,16 @@ def read_image_parts(
     if test is None:
         return schema, Split(replace(train, gallery=gallery), validation)
     return schema, Split(train, validation, replace(test, gallery=gallery))
+
+
+def read_named_parts(schema: Any, given: Mapping[str, Any]) -> Split[Any]:
+    """Return images as parts, read with a schema that was learned before.
+
+    Of a training source that names parts itself (a list with a column `split`, lists of a VOC folder) only the rows of
+    its training part are read.
+    """
+    names = [name for name in ("train", "validation", "test") if name in given]
+    return Split(**{name: schema.read(given[name], part=name) for name in names})
 
 
 def cut_shares(

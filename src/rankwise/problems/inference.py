@@ -102,7 +102,7 @@ def infer_problem(
     Example:
         >>> import tempfile
         >>> path = Path(tempfile.mkdtemp()) / "cells.csv"
-        >>> _ = path.write_text("size,cancer\\n" + "".join(f"{row},{int(row > 30)}\\n" for row in range(40)))
+        >>> _ = path.write_text("size,cancer\\n" + "".join(f"{row % 9},{int(row > 30)}\\n" for row in range(40)))
         >>> infer_problem(path, label="cancer").problem.kind
         'tabular'
     """

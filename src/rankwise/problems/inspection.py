@@ -103,8 +103,9 @@ def inspect_items(
     item_word: str,
     curve: str,
     query_names: Sequence[str] | None = None,
+    row_name: Callable[[int], str] = lambda row: f"row {row + 1}",
 ) -> Inspection:
-    """Inspect rows with a score each, in lists by `query_ids` (one list if None); items are called by their row.
+    """Inspect rows with a score each, in lists by `query_ids` (one list if None); `row_name` says what a row is called.
 
     Lists are called by their id, or by `query_names[id]`.
     """
@@ -129,7 +130,7 @@ def inspect_items(
         curve,
         look,
         list_name=list_name,
-        item_name=lambda number, column: f"row {int(rows_of[number][column])}",
+        item_name=lambda number, column: row_name(int(rows_of[number][column])),
         scores=scores,
     )
 

@@ -153,11 +153,15 @@ def _apply(tree: dict[Any, Any], change: str) -> None:
 
 
 def _explain(problem: ValidationError, kind: type[Problem[Any, Any]]) -> str:
-    first, *others = problem.errors(include_url=False)
+    # An unknown key may be what another error comes from.
+    found = sorted(problem.errors(include_url=False), key=lambda error: error["type"] != "extra_forbidden")
+    first, *others = found
     path, known = _keys_of(kind, first["loc"])
     key = ".".join(path) or "recipe"
     if first["type"] == "extra_forbidden":
-        said = f"{key}: unknown key{nearest(path[-1], known)}"
+        elsewhere = _find_key(kind, path[-1])
+        hint = f"; did you mean {elsewhere!r}? (known: {', '.join(sorted(known))})" if elsewhere else None
+        said = f"{key}: unknown key{hint or nearest(path[-1], known)}"
     elif first["type"] == "missing":
         said = f"{key}: missing; give it in the recipe or on the command line as {key}=..."
     elif first["type"] == "value_error":
@@ -165,6 +169,19 @@ def _explain(problem: ValidationError, kind: type[Problem[Any, Any]]) -> str:
     else:
         said = f"{key}: expected {_expected(first)}, got {_shown(first['input'])}"
     return said + (f" (and {len(others)} more)" if others else "")
+
+
+def _find_key(kind: type[BaseModel], key: str) -> str | None:
+    """Return the path of a key that a user gave at a wrong level or by a usual other name; None if there is none."""
+    groups = {name: _model_in(field.annotation) for name, field in kind.model_fields.items()}
+    if key == "batch_size":
+        fields = list(groups["batches"].model_fields) if groups.get("batches") is not None else []
+        return f"batches.{'size' if 'size' in fields else fields[0]}" if fields else None
+    wanted = "learning_rate" if key == "lr" else key
+    return next(
+        (f"{name}.{wanted}" for name, group in groups.items() if group is not None and wanted in group.model_fields),
+        None,
+    )
 
 
 def _keys_of(kind: type[BaseModel], location: Sequence[int | str]) -> tuple[list[str], list[str]]:

@@ -25,6 +25,7 @@ from rankwise.problems.images import (
     image_batches,
     predict_images,
     read_image_parts,
+    read_named_parts,
 )
 from rankwise.problems.inspection import Inspection, SeenLists
 from rankwise.problems.neighbours import probe_classes
@@ -96,6 +97,9 @@ class LongTail(Problem[ImageSchema, ImagePart]):
             return schema, split
         train = imbalanced(split.train, self.data.imbalance, seed=self.data.imbalance_seed)
         return schema, replace(split, train=train)
+
+    def read_with(self, schema: ImageSchema, sources: Sources) -> Split[ImagePart]:
+        return read_named_parts(schema, self.data.sources(sources))
 
     def cut(self, split: Split[ImagePart], seed: int) -> Split[ImagePart]:
         return cut_shares(self.data, split, lambda part, shares: cut_images(part, shares, seed=seed))

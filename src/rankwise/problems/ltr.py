@@ -176,6 +176,7 @@ class SearchRanking(Problem[TableSchema, Part]):
             item_word="document",
             curve="position",
             query_names=part.query_names,
+            row_name=part.row_name,
         )
 
     def calibrate(self, model: nn.Module, validation: Part) -> dict[str, Any]:

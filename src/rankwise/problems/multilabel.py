@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
@@ -13,19 +13,22 @@ from torch.utils.data import DataLoader
 from rankwise.data import Batch, SparsePart, SparseSchema, Split, cut_multilabel, read_multilabel
 from rankwise.losses import ListStatistics
 from rankwise.metrics import evaluate
-from rankwise.models import BagOfWordsScorer
+from rankwise.models import BagOfWordsScorer, Blend, Ridge
 from rankwise.problems.batches import batches_of
+from rankwise.problems.blending import choose_blend, judged_rows
 from rankwise.problems.inspection import Inspection, SeenLists, spread_over
-from rankwise.problems.problem import Batches, DataOptions, LossChoice, Names, Problem, Sources, batch_size
+from rankwise.problems.problem import Batches, DataOptions, LossChoice, Names, Problem, Settings, Sources, batch_size
 from rankwise.problems.rows import JudgedRows, evaluate_rows, predict_rows, show_rows
 from rankwise.samplers import ShuffledBatchSampler
-from rankwise.training import Outputs
-from rankwise.training.options import Count, Options
+from rankwise.training import Budget, OptimiserOptions, Outputs
+from rankwise.training.options import Count, NotNegative, Options, Positive
 
 __all__ = ["MultiLabel", "MultiLabelOptions"]
 
 # Examples on which running estimates are compared with exact values.
 PROBED_ROWS = 512
+# Weights of a ridge regression, 400 MB.
+MOST_WEIGHTS = 10**8
 
 
 class MultiLabelOptions(DataOptions):
@@ -33,11 +36,30 @@ class MultiLabelOptions(DataOptions):
     files too, or shares of the examples of `train`."""
 
 
+class RidgeOptions(Options):
+    """A ridge regression beside the network, for `lists: rows`. Of several values validation chooses one:
+    `regularisation`, and the `share` of the network in the mean of both. Only the `most` frequent features are used, so
+    few that there are at most `MOST_WEIGHTS` weights."""
+
+    regularisation: Annotated[tuple[Positive, ...], Field(min_length=1)] = (0.3, 0.6, 1.0, 2.0)
+    share: Annotated[tuple[Annotated[float, Field(ge=0, le=1)], ...], Field(min_length=1)] = (0.35, 0.5, 0.65, 0.8, 1.0)
+    most: Count = 10_000
+
+
 class BagOfWordsOptions(Options):
-    """Vectors of words added up, then further layers; without a `hidden` layer the model is linear."""
+    """Vectors of words added up, then further layers; without a `hidden` layer the model is linear. `ridge: null`
+    leaves the network alone."""
 
     hidden: tuple[Count, ...] = (512,)
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.5
+    ridge: RidgeOptions | None = RidgeOptions()
+
+
+class MultiLabelOptimiser(OptimiserOptions):
+    """AdamW, or SGD with momentum."""
+
+    learning_rate: Positive = 2e-3
+    weight_decay: NotNegative = 0.1
 
 
 class MultiLabel(Problem[SparseSchema, SparsePart]):
@@ -62,9 +84,12 @@ class MultiLabel(Problem[SparseSchema, SparsePart]):
     data: MultiLabelOptions = MultiLabelOptions()
     lists: Literal["rows", "columns"] = "rows"
     model: BagOfWordsOptions = BagOfWordsOptions()
-    loss: LossChoice = LossChoice.of("song")
+    loss: LossChoice = LossChoice.of("song", discount_shift=10)
     batches: Batches = Batches()
-    metrics: Names = ("ndcg@3", "ndcg@5", "precision@1", "precision@3")
+    optimiser: MultiLabelOptimiser = MultiLabelOptimiser()
+    budget: Budget = Budget(epochs=16)
+    refit: bool = True
+    metrics: Names = ("ndcg@5", "ndcg@3", "precision@1", "precision@3")
 
     @field_validator("loss")
     @classmethod
@@ -91,7 +116,51 @@ class MultiLabel(Problem[SparseSchema, SparsePart]):
         return Split(train, pieces.get("validation", split.validation), pieces.get("test", split.test))
 
     def build_model(self, schema: SparseSchema) -> nn.Module:
-        return BagOfWordsScorer(schema.features, schema.labels, hidden=self.model.hidden, dropout=self.model.dropout)
+        options = self.model
+        network = BagOfWordsScorer(schema.features, schema.labels, hidden=options.hidden, dropout=options.dropout)
+        # A share of standardised rows would not compare examples, as lists that are columns do.
+        if options.ridge is None or self.lists == "columns":
+            return network
+        return Blend(network, _ridge(options.ridge, schema.features, schema.labels))
+
+    @torch.no_grad()
+    def complete_model(
+        self, model: nn.Module, split: Split[SparsePart], settings: Mapping[str, Any] | None = None
+    ) -> Settings:
+        """Fit the ridge regression; choose its regularisation and the share of the network."""
+        if not isinstance(model, Blend) or self.model.ridge is None:
+            return {}
+        device, train = model.share.device, split.train
+        ridge = _ridge(self.model.ridge, train.features.width, train.labels.width).to(device)
+        products = ridge.products(*(rows.to_torch().to(device) for rows in (train.features, train.labels)))
+        if settings is None:
+            settings = self._choose(model, ridge, products, split.part("validation"), self.model.ridge)
+        ridge.regularisation = settings["regularisation"]
+        model.solved = ridge.solve(*products)
+        model.share.fill_(settings["share"])
+        return dict(settings)
+
+    def _choose(
+        self,
+        model: Blend,
+        ridge: Ridge,
+        products: tuple[Tensor, Tensor],
+        validation: SparsePart,
+        options: RidgeOptions,
+    ) -> Settings:
+        """Return the regularisation and the share of the network that are best on validation."""
+        device, training = model.share.device, model.training
+        rows = judged_rows(len(validation), max(validation.features.width, validation.labels.width))
+        features = validation.features.dense(rows).to(device, model.share.dtype)
+        network = model.eval().trained(features)
+        model.train(training)
+
+        def candidates() -> Iterator[tuple[Settings, Tensor]]:
+            for ridge.regularisation in options.regularisation:
+                yield {"regularisation": ridge.regularisation}, ridge.solve(*products)(features)
+
+        known = JudgedRows(features, validation.labels.dense(rows).to(device), None)
+        return choose_blend(known, network, candidates(), options.share, self.metric)
 
     def build_loss(self, schema: SparseSchema, train: SparsePart, *, steps: int) -> nn.Module:
         options: dict[str, Any] = {}
@@ -155,3 +224,7 @@ class MultiLabel(Problem[SparseSchema, SparsePart]):
 
     def probe_batch(self, train: SparsePart) -> Batch:
         return train.__getitems__(spread_over(len(train), PROBED_ROWS).tolist())
+
+
+def _ridge(options: RidgeOptions, features: int, labels: int) -> Ridge:
+    return Ridge(features, labels, most=max(1, min(options.most, MOST_WEIGHTS // labels)))

@@ -120,6 +120,7 @@ class Bipartite(Problem[TableSchema, Part]):
             item_word="item",
             curve="position",
             query_names=part.query_names,
+            row_name=part.row_name,
         )
 
     def calibrate(self, model: nn.Module, validation: Part) -> dict[str, Any]:

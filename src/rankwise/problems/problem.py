@@ -58,7 +58,8 @@ def _file_or_share(value: object) -> object:
     raise ValueError(f"expected a file, or a share of the rows between 0 and 1, got {value!r}")
 
 
-FileOrShare = Annotated[Path | float, BeforeValidator(_file_or_share)]
+# The number first: before pydantic 2.11 a path takes it, and writes it as text.
+FileOrShare = Annotated[float | Path, BeforeValidator(_file_or_share)]
 
 
 class SourceOptions(Options):
@@ -253,6 +254,11 @@ class Problem(Options, ABC, Generic[S, P]):
         Args:
             sources: by the name of their part; by default the files of `data`.
         """
+
+    def read_with(self, schema: S, sources: Sources) -> Split[Any]:
+        """Read all sources with a schema that was learned before; see `read`."""
+        given = self.data.sources(sources)  # type: ignore[attr-defined]
+        return Split(**{name: schema.read(given[name]) for name in ("train", "validation", "test") if name in given})
 
     @abstractmethod
     def cut(self, split: Split[Any], seed: int) -> Split[P]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
@@ -29,15 +28,25 @@ from rankwise.data import (
     number_like,
 )
 from rankwise.losses import LOSSES, ListLoss, ListStatistics, SwitchLoss
-from rankwise.models import EASE, ItemItemScorer, MatrixFactorisation, NeuMF
+from rankwise.models import EASE, Blend, ItemItemScorer, MatrixFactorisation, NeuMF
 from rankwise.problems.batches import batches_of
+from rankwise.problems.blending import choose_blend, judged_rows
 from rankwise.problems.inspection import Inspection, spread_over
-from rankwise.problems.problem import FileOrShare, LossChoice, Names, Problem, SourceOptions, Sources
+from rankwise.problems.problem import (
+    FileOrShare,
+    LossChoice,
+    Names,
+    Problem,
+    Settings,
+    SourceOptions,
+    Sources,
+    batch_size,
+)
 from rankwise.problems.rows import JudgedRows, evaluate_rows, predict_rows, show_rows
 from rankwise.samplers import SeededBatchSampler, ShuffledBatchSampler
 from rankwise.samplers.queries import HistoryBatchSampler
-from rankwise.training import Outputs
-from rankwise.training.options import Count, Options
+from rankwise.training import Budget, EvaluationOptions, OptimiserOptions, Outputs, ScheduleOptions
+from rankwise.training.options import Count, NotNegative, Options, Positive, Share
 
 __all__ = ["InteractionOptions", "Recommendation"]
 
@@ -46,21 +55,21 @@ PROBED_USERS = 24
 # Scores of EASE differ by less than 1, the margin of the losses, and "item-item" divides them by the root of the length
 # of the history: 10 for a hundred items. Twice that was as large as a factor that was learned.
 EASE_SCALE = 20.0
-ONE_TEST = "expected a file to test on, or leave_one_out: time or random, one of the two"
+ONE_TEST = "expected a file or a share to test on, or leave_one_out: time or random, one of the two"
 
 
 class InteractionOptions(SourceOptions):
     """Choices of users: a MovieLens or Netflix Prize folder, a table (CSV, TSV, Parquet, Arrow) with a row per pair, or
     a text file with a line `user item item ...` per user.
 
-    Either `test` is another such file, and `validation` a file too or a share of each user's pairs of `train` (0.1); or
-    `leave_one_out` says by what ("time" or "random") each user's last pair is cut for the test and the one before for
-    validation. `user`, `item` and `time` are columns of a table, by name or position. Users with fewer than `least`
-    pairs in `train` are left out. `save_histories`: keep the pairs of `train` in the run, so that it knows without the
-    training data what its users chose.
+    Either `test` is another such file or a share of each user's pairs of `train`, and `validation` a file too or a
+    share of the pairs that are left (0.1); or `leave_one_out` says by what ("time" or "random") each user's last pair
+    is cut for the test and the one before for validation. `user`, `item` and `time` are columns of a table, by name or
+    position. Users with fewer than `least` pairs in `train` are left out. `save_histories`: keep the pairs of `train`
+    in the run, so that it knows without the training data what its users chose.
     """
 
-    test: Path | None = None
+    test: FileOrShare | None = None
     validation: FileOrShare | None = None
     leave_one_out: Literal["time", "random"] | None = None
     user: str | int = 0
@@ -80,34 +89,70 @@ class InteractionOptions(SourceOptions):
         return self
 
 
-class RecommenderOptions(Options):
-    """ "item-item" scores by a user's other items, "matrix-factorisation" and "neumf" by a vector per user.
+Candidates = Annotated[tuple[Positive, ...], Field(min_length=1)]
 
-    `dimensions` is the length of the vectors, for "item-item" the rank. `input_dropout` (the share of a history that is
-    left out at random while training, 0.5) and `ease` (the regularisation of an EASE of the training pairs, which is
-    corrected instead of starting from nothing) are for "item-item" only, `hidden` (the layers of the network, 128, 64
-    and 32) for "neumf" only.
+
+class EASEOptions(Options):
+    """The EASE of a blend, in which users with n items weigh n^-1/2. Of several values validation chooses one:
+    `regularisation`, the power of the `popularity` by which scores are divided, and the `share` of the trained model in
+    the mean of both. Above `most` items only the most popular are scored in closed form."""
+
+    regularisation: Candidates = (30.0, 50.0, 100.0, 200.0)
+    popularity: Annotated[tuple[NotNegative, ...], Field(min_length=1)] = (0.1, 0.2)
+    share: Annotated[tuple[Share, ...], Field(min_length=1)] = (0.3, 0.5, 0.7)
+    most: Count = 10_000
+
+
+class RecommenderOptions(Options):
+    """ "blend" is the mean of "item-item" and of an EASE beside it, trained apart; "item-item" scores by a user's other
+    items, "matrix-factorisation" and "neumf" by a vector per user.
+
+    `dimensions` is the length of the vectors, for "blend" and "item-item" the rank. `input_dropout` (the share of a
+    history that is left out at random while training, 0.5) is for these two, `closed_form` for "blend". `ease` is for
+    "item-item": the regularisation of an EASE of the training pairs, which is corrected instead of starting from
+    nothing; `hidden` (the layers of the network, 128, 64 and 32) is for "neumf".
     """
 
-    name: Literal["item-item", "matrix-factorisation", "neumf"] = "item-item"
-    dimensions: Count = 64
+    name: Literal["blend", "item-item", "matrix-factorisation", "neumf"] = "blend"
+    dimensions: Count = 128
     input_dropout: Annotated[float, Field(ge=0, lt=1)] | None = None
-    ease: Annotated[float, Field(gt=0)] | None = None
+    closed_form: EASEOptions = EASEOptions()
+    ease: Positive | None = None
     hidden: Annotated[tuple[Count, ...], Field(min_length=1)] | None = None
 
     @model_validator(mode="after")
     def _options_of_the_model(self) -> RecommenderOptions:
-        for option, owner in (("input_dropout", "item-item"), ("ease", "item-item"), ("hidden", "neumf")):
-            if getattr(self, option) is not None and self.name != owner:
-                raise ValueError(f"{option} is an option of {owner}, got it with {self.name}")
+        owners = {"input_dropout": ("blend", "item-item"), "ease": ("item-item",), "hidden": ("neumf",)}
+        given = {option: names for option, names in owners.items() if getattr(self, option) is not None}
+        if self.closed_form != EASEOptions():
+            given["closed_form"] = ("blend",)
+        for option, names in given.items():
+            if self.name not in names:
+                raise ValueError(f"{option} is an option of {' and '.join(names)}, got it with {self.name}")
         return self
 
 
-class UserListBatches(Options):
-    """Batches of `users` with all items, or with so many `relevant` and `irrelevant` ones of each, drawn anew at each
-    visit."""
+class RecommenderOptimiser(OptimiserOptions):
+    """AdamW, or SGD with momentum."""
 
-    users: Count = 128
+    learning_rate: Positive = 5e-3
+    weight_decay: NotNegative = 0.8
+    betas: tuple[Share, Share] = (0.9, 0.99)
+
+
+class RecommenderSchedule(ScheduleOptions):
+    """Learning rate over the run, see `ScheduleOptions`; by default times 0.3 in the last quarter."""
+
+    name: Literal["cosine", "steps", "constant"] = "steps"
+    at: tuple[Share, ...] = (0.75,)
+    factor: Positive = 0.3
+
+
+class UserListBatches(Options):
+    """Batches of `users` (128, or all if there are fewer) with all items, or with so many `relevant` and `irrelevant`
+    ones of each, drawn anew at each visit."""
+
+    users: Count | None = None
     relevant: Count | None = None
     irrelevant: Count | None = None
 
@@ -161,23 +206,31 @@ class Recommendation(Problem[InteractionSchema, InteractionPart]):
     loss: LossChoice = LossChoice.of("song", discount_shift=30)
     warm_up: LossWarmUp | None = None
     batches: UserListBatches = UserListBatches()
+    optimiser: RecommenderOptimiser = RecommenderOptimiser()
+    schedule: RecommenderSchedule = RecommenderSchedule()
+    budget: Budget = Budget(epochs=30)
+    evaluation: EvaluationOptions = EvaluationOptions(every=200)
+    refit: bool = True
     metrics: Names = ("ndcg@20", "ndcg@10", "recall@20", "hit@10", "map")
 
     @model_validator(mode="after")
     def _fits(self) -> Recommendation:
         if self._by_history and self.batches.relevant is not None:
-            raise ValueError("item-item scores all items at once: expected no batches.relevant and no irrelevant")
+            raise ValueError(
+                f"{self.model.name} scores all items at once: expected no batches.relevant and no irrelevant"
+            )
         if self.warm_up is not None and self.budget.steps is not None and self.warm_up.steps >= self.budget.steps:
             raise ValueError(f"expected a warm_up shorter than the {self.budget.steps} steps of the budget")
         return self
 
     @property
     def _by_history(self) -> bool:
-        return self.model.name == "item-item"
+        return self.model.name in ("blend", "item-item")
 
     def read(self, sources: Sources) -> tuple[InteractionSchema, Split[Interactions]]:
         data, given = self.data, self.data.sources(sources)
-        if ("test" in given) == (data.leave_one_out is not None):
+        tested = "test" in given or isinstance(data.test, float)
+        if tested == (data.leave_one_out is not None):
             raise ValueError(f"data: {ONE_TEST}")
         if "validation" in given and data.leave_one_out is not None:
             raise ValueError("data: expected no validation data with leave_one_out, which takes one pair of each user")
@@ -195,10 +248,21 @@ class Recommendation(Problem[InteractionSchema, InteractionPart]):
         kept = histories(train) if data.save_histories else None
         return replace(schema, users=train.user_names, items=items, histories=kept), Split(train, **others)
 
+    def read_with(self, schema: InteractionSchema, sources: Sources) -> Split[Interactions]:
+        learned, split = self.read(sources)
+        if (learned.users, learned.items) != (schema.users, schema.items):
+            raise ValueError(
+                "data: expected the users and items of the run to go on from, got others; train anew to add some"
+            )
+        return split
+
     def cut(self, split: Split[Interactions], seed: int) -> Split[InteractionPart]:
         if self.data.leave_one_out is not None:
             split = leave_one_out(split.train, by=self.data.leave_one_out, seed=seed)
-        elif split.validation is None:
+        if split.test is None and isinstance(self.data.test, float):
+            train, test = hold_out(split.train, share=self.data.test, seed=seed)
+            split = replace(split, train=train, test=test)
+        if split.validation is None:
             share = self.data.validation if isinstance(self.data.validation, float) else 0.1
             split = Split(*hold_out(split.train, share=share, seed=seed), split.test)
         parts = cut_histories(split)
@@ -211,7 +275,8 @@ class Recommendation(Problem[InteractionSchema, InteractionPart]):
         if self._by_history:
             dropout = 0.5 if options.input_dropout is None else options.input_dropout
             base = None if options.ease is None else torch.zeros(items, items)
-            return ItemItemScorer(items, rank=options.dimensions, input_dropout=dropout, base=base)
+            scorer = ItemItemScorer(items, rank=options.dimensions, input_dropout=dropout, base=base)
+            return scorer if options.name == "item-item" else Blend(scorer, self._closed_form(items))
         if options.name == "neumf":
             hidden = (128, 64, 32) if options.hidden is None else options.hidden
             return _ByUser(NeuMF(users, items, dimensions=options.dimensions, hidden=hidden))
@@ -222,6 +287,23 @@ class Recommendation(Problem[InteractionSchema, InteractionPart]):
             fitted = EASE(train.known.width, regularisation=self.model.ease).fit(train.known.dense())
             model.base.copy_(EASE_SCALE * fitted.weights)
 
+    @torch.no_grad()
+    def complete_model(
+        self, model: nn.Module, split: Split[InteractionPart], settings: Mapping[str, Any] | None = None
+    ) -> Settings:
+        """Fit the EASE of a blend; choose its options and the share of both models."""
+        if not isinstance(model, Blend):
+            return {}
+        device, known = model.share.device, split.train.known
+        closed = self._closed_form(known.width).to(device)
+        gram = closed.gram(known.to_torch().to(device))
+        if settings is None:
+            settings = self._choose(model, closed, gram, split.part("validation"))
+        closed.regularisation, closed.popularity_power = settings["regularisation"], settings["popularity"]
+        model.solved = closed.solve(gram)
+        model.share.fill_(settings["share"])
+        return dict(settings)
+
     def build_loss(self, schema: InteractionSchema, train: InteractionPart, *, steps: int) -> nn.Module:
         loss = self._sampled(self.loss, train)
         if self.warm_up is None:
@@ -230,24 +312,25 @@ class Recommendation(Problem[InteractionSchema, InteractionPart]):
 
     def train_loader(self, train: InteractionPart, seed: int) -> DataLoader[Batch]:
         batches, known = self.batches, train.known
+        with_history = _with_history(known)
+        if not len(with_history):
+            raise ValueError("data: expected at least one pair to learn from, got none")
+        size = batch_size("batches.users", batches.users, 128, len(with_history), "users to train on")
         sampler: SeededBatchSampler
         if batches.relevant is not None and batches.irrelevant is not None:
             sampler = HistoryBatchSampler(
                 known.rows,
                 known.columns,
                 items=known.width,
-                users=batches.users,
+                users=size,
                 relevant=batches.relevant,
                 irrelevant=batches.irrelevant,
                 drop_last=True,
                 seed=seed,
             )
             return batches_of(_Pairs(known), sampler)
-        users = _with_history(known)
-        if not len(users):
-            raise ValueError("data: expected at least one pair to learn from, got none")
-        sampler = ShuffledBatchSampler(users, batch_size=batches.users, drop_last=True, seed=seed)
-        return batches_of(_WholeLists(known, users, by_history=self._by_history), sampler)
+        sampler = ShuffledBatchSampler(with_history, batch_size=size, drop_last=True, seed=seed)
+        return batches_of(_WholeLists(known, with_history, by_history=self._by_history), sampler)
 
     def training_step(
         self, model: nn.Module, loss: nn.Module, batch: Batch, *, previous: Outputs | None = None
@@ -302,6 +385,29 @@ class Recommendation(Problem[InteractionSchema, InteractionPart]):
         pairs = users[:, None] * width + torch.arange(width)
         return _Pairs(known).__getitems__(pairs.flatten().tolist())
 
+    def _closed_form(self, items: int) -> EASE:
+        return EASE(items, user_power=0.5, most=self.model.closed_form.most)
+
+    def _choose(self, model: Blend, closed: EASE, gram: Tensor, validation: InteractionPart) -> Settings:
+        """Return the options of the EASE and the share of the trained model that are best on validation."""
+        options, device, training = self.model.closed_form, model.share.device, model.training
+        users = _with_history(validation.labels)
+        users = users[judged_rows(len(users), validation.known.width)]
+        history, labels = validation.known.dense(users).to(device), validation.labels.dense(users).to(device)
+        trained = model.eval().trained(history.to(model.share.dtype))
+        model.train(training)
+
+        def candidates() -> Iterator[tuple[Settings, Tensor]]:
+            closed.popularity_power = 0.0
+            for closed.regularisation in options.regularisation:
+                scores = closed.solve(gram)(history)
+                for power in options.popularity:
+                    settings = {"regularisation": closed.regularisation, "popularity": power}
+                    yield settings, scores / closed.popularity.clamp_min(1).pow(power).to(scores.dtype)
+
+        known = JudgedRows(history, labels, (history == 0) | (labels != 0))
+        return choose_blend(known, trained, candidates(), options.share, self.metric)
+
     def _features(self, part: InteractionPart) -> Callable[[Tensor], Tensor]:
         """Return a function from rows of the part to the model's input."""
         if self._by_history:
@@ -315,8 +421,8 @@ class Recommendation(Problem[InteractionSchema, InteractionPart]):
         if len(new) and not self._by_history:
             raise ValueError(
                 f"data: expected users of the training data, as {self.model.name} has a vector for each, got "
-                f"{len(new)} new ones, such as {part.user_names[int(new[0])]!r}; item-item scores new users by their "
-                "histories"
+                f"{len(new)} new ones, such as {part.user_names[int(new[0])]!r}; blend and item-item score new users "
+                "by their histories"
             )
 
     def _sampled(self, loss: LossChoice, train: InteractionPart) -> ListLoss:

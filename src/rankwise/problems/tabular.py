@@ -130,7 +130,8 @@ class Tabular(Problem[TableSchema, Part]):
     ) -> Inspection:
         scores = self.predict(model, part)
         result = evaluate(scores, part.labels, self.measured, bootstrap=bootstrap)
-        return inspect_items(result, scores, part.labels, None, list_word="ranking", item_word="row", curve="precision")
+        words = {"list_word": "ranking", "item_word": "row", "curve": "precision"}
+        return inspect_items(result, scores, part.labels, None, row_name=part.row_name, **words)
 
     def calibrate(self, model: nn.Module, validation: Part) -> dict[str, Any]:
         """Return the sigmoid that turns scores into probabilities of a positive label."""

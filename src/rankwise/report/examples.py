@@ -173,6 +173,6 @@ def _mistakes(inspection: Inspection) -> Section:
         "The worst mistakes",
         f"Of {top.items:,} {plural(item, 2)}, {top.relevant:,} are relevant and should stand at the positions 1 to "
         f"{top.relevant:,}. These stand furthest from where they should; wrong labels are often among them. A row's "
-        "number counts from 0 within this part of the data.",
+        "number counts from 1 within its file.",
         (Tables(tuple(blocks)),),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -10,16 +10,18 @@ from torch import Tensor
 
 from rankwise.lists import Lists, pack
 from rankwise.metrics.metric import measure_lists
-from rankwise.metrics.names import create_metrics
+from rankwise.metrics.names import METRICS, create_metrics
 from rankwise.problems.inspection import Inspection, SeenLists, spread_over
 from rankwise.ranks import rank
 
-__all__ = ["ListFigures", "Top", "figures_of", "lists_by_value", "top_of", "worst_of"]
+__all__ = ["ListFigures", "Top", "figures_of", "lists_by_value", "random_order", "top_of", "worst_of"]
 
 # So much is looked at for the curves and histograms; all of it where there is no more.
 LISTS, CELLS, SCORES, EQUALS = 2000, 2**22, 200_000, 300
 POSITIONS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 30, 50, 75, 100)
 LEVELS = 50
+# A random order is drawn until so many lists were ordered, each at most so often.
+ORDERS, MOST_ORDERS = 400, 20
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,31 @@ def figures_of(inspection: Inspection) -> ListFigures:
         along, values = torch.tensor(POSITIONS, dtype=torch.float64)[within], values[:, within]
     counted = int((~values[:, 0].isnan()).sum())
     return ListFigures(len(chosen), counted, along, values.nanmean(0), torch.cat(kinds[0]), torch.cat(kinds[1]))
+
+
+def random_order(inspection: Inspection, names: Iterable[str]) -> dict[str, float]:
+    """Return by name what each metric reaches on average if the items of every list are ordered at random.
+
+    Metrics that are not those of lists, such as those of boxes, are left out.
+    """
+    if inspection.relevant is not None:
+        return {}
+    known = [name for name in names if name.partition("@")[0] in METRICS or name in METRICS]
+    metrics = create_metrics(known) if known else []
+    chosen = spread_over(len(inspection.evaluation.query_ids), LISTS)
+    generator = torch.Generator().manual_seed(0)
+    values: dict[str, list[Tensor]] = {metric.name: [] for metric in metrics}
+    for numbers in _blocks(inspection, chosen) if metrics else ():
+        seen = inspection.look(numbers)
+        mask = torch.ones_like(seen.scores, dtype=torch.bool) if seen.mask is None else seen.mask
+        times = max(1, min(MOST_ORDERS, ORDERS // len(chosen), CELLS // max(1, seen.scores.numel())))
+        for _ in range(times):
+            scores = torch.rand(seen.scores.shape, generator=generator)
+            for kind, labels in (("grades", seen.labels), ("binary", (seen.labels > 0).long())):
+                if of_kind := [metric for metric in metrics if metric.record.labels == kind]:
+                    for name, found in measure_lists(pack(scores, labels, mask=mask), of_kind)[0].items():
+                        values[name].append(found)
+    return {name: float(torch.cat(found).nanmean()) for name, found in values.items() if found}
 
 
 def lists_by_value(inspection: Inspection, metric: str) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rankwise.problems.importance import Importance
 from rankwise.problems.inspection import Inspection
 from rankwise.problems.load import dump_problem
 from rankwise.problems.problem import Problem
@@ -24,6 +25,7 @@ def page_of(
     *,
     steps: int,
     part: str,
+    importance: Importance | None = None,
 ) -> Report:
     """Return the report of a run.
 
@@ -34,6 +36,7 @@ def page_of(
         history: of its training.
         steps: how many the run is to take in all.
         part: "test", or "validation" for a run that is not over.
+        importance: of the columns, if it was measured.
     """
     result = RunResult(
         name,
@@ -46,6 +49,7 @@ def page_of(
         _facts(problem, record, history),
         (Listing("The complete recipe", dump_problem(problem)),),
         record.get("refit", {}) if problem.refit else None,
+        importance,
     )
     return run_report(result)
 

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from rankwise.metrics import Evaluation
+from rankwise.problems.importance import Importance
 from rankwise.problems.inspection import Inspection
 from rankwise.report.content import Axis, Figure, Listing, Panel, Report, Section, Series, Table
 from rankwise.report.examples import example_sections, plural
-from rankwise.report.lists import ListFigures, figures_of, lists_by_value, top_of, worst_of
+from rankwise.report.importance import importance_section
+from rankwise.report.lists import ListFigures, figures_of, lists_by_value, random_order, top_of, worst_of
 from rankwise.report.memory import memory_section
 from rankwise.report.plots import axis, curve, plain, shares_axis, smoothed
 from rankwise.training import History
@@ -34,6 +36,7 @@ class RunResult:
         steps: how many the run is to take in all.
         refit: what the refit did so far, see `rankwise.runs.refit`; None if there is none to be done.
         facts, details: what was run, for the end of the page.
+        importance: of the columns, if it was measured.
     """
 
     name: str
@@ -46,6 +49,7 @@ class RunResult:
     facts: tuple[tuple[str, str], ...] = ()
     details: tuple[Listing, ...] = ()
     refit: Mapping[str, Any] | None = None
+    importance: Importance | None = None
 
     @property
     def over(self) -> bool:
@@ -64,6 +68,7 @@ def run_report(result: RunResult) -> Report:
         *_list_by_list(result),
         _scores(result, figures),
         *example_sections(inspection, inspection.metric_by_list(result.metric)),
+        *importance_section(result.importance),
         *memory_section(result.history),
     ]
     return Report(
@@ -100,8 +105,8 @@ def _summary(result: RunResult) -> str:
     if result.refit is not None:
         return (
             f"Trained with {result.loss} for {done:,} steps in {_time(history.seconds)}{early}; step "
-            f"{result.refit['chosen_step']} was chosen on the validation data. Then trained again from the same seed on "
-            f"training and validation data together, for {result.refit['steps']:,} steps in "
+            f"{result.refit['chosen_step']} was chosen on the validation data. Then trained again from the same seed "
+            f"on training and validation data together, for {result.refit['steps']:,} steps in "
             f"{_time(result.refit['seconds'])}. These weights are judged here on {of} of the {result.part} data."
         )
     return (
@@ -114,13 +119,20 @@ def _summary(result: RunResult) -> str:
 def _results(result: RunResult) -> Section:
     found, lists = result.inspection.evaluation, plural(result.inspection.list_word, 2)
     several = len(found.query_ids) > 1
+    chance = random_order(result.inspection, found.means)
     rows = tuple(
-        (name, f"{mean:.4f}", _interval(found.intervals.get(name)), *([f"{found.skipped[name]:,}"] if several else ()))
+        (
+            name,
+            f"{mean:.4f}",
+            _interval(found.intervals.get(name)),
+            f"{chance[name]:.4f}" if name in chance else "-",
+            *([f"{found.skipped[name]:,}"] if several else ()),
+        )
         for name, mean in found.means.items()
     )
     caption = (
         "All metrics go from 0 to 1; higher is better. interval: where the figure would plausibly lie for other data "
-        "of the same kind."
+        "of the same kind. random order: what the metric reaches on average if the order is left to chance."
     )
     if several:
         caption += (
@@ -130,7 +142,13 @@ def _results(result: RunResult) -> Section:
     if found.tied:
         caption += f" Tied scores in {found.tied:.1%} of the {lists}." if several else " Some scores are tied."
     table = Table(
-        ("metric", "mean" if several else "value", f"{_percent(found)} interval", *(["left out"] if several else ())),
+        (
+            "metric",
+            "mean" if several else "value",
+            f"{_percent(found)} interval",
+            "random order",
+            *(["left out"] if several else ()),
+        ),
         rows,
         caption=caption,
         strong=list(found.means).index(result.metric),

@@ -3,7 +3,7 @@
 from rankwise.runs.folder import RunFolder
 from rankwise.runs.predictions import Detections, Predictions, RankedLists, write_tables
 from rankwise.runs.run import Run, load_run, load_runs
-from rankwise.runs.training import Watcher, train, train_seeds
+from rankwise.runs.training import Watcher, continue_run, train, train_seeds
 
 __all__ = [
     "Detections",
@@ -12,6 +12,7 @@ __all__ = [
     "Run",
     "RunFolder",
     "Watcher",
+    "continue_run",
     "load_run",
     "load_runs",
     "train",

@@ -25,11 +25,23 @@ from rankwise.problems.load import dump_problem, make_problem
 from rankwise.problems.problem import Problem
 from rankwise.training import Checkpoints, History, read_checkpoint
 
-__all__ = ["FORMAT", "QUERIES", "REPORT", "RESULT", "SCORES", "RunFolder", "fingerprint", "make_record", "write_table"]
+__all__ = [
+    "FORMAT",
+    "IMPORTANCE",
+    "QUERIES",
+    "REPORT",
+    "RESULT",
+    "SCORES",
+    "RunFolder",
+    "fingerprint",
+    "make_record",
+    "write_table",
+]
 
 FORMAT = 2
 RECIPE, RECORD, SCHEMA, MODEL = "recipe.yaml", "run.json", "schema", "model.safetensors"
 RESULT, QUERIES, SCORES, REPORT = "test.json", "test-queries.csv", "test-scores.csv", "report.html"
+IMPORTANCE = "importance.csv"
 PACKAGES = ("torch", "numpy", "lightning-fabric", "scikit-learn", "polars")
 
 
@@ -39,7 +51,8 @@ class RunFolder:
     It holds `recipe.yaml` (complete), `schema.json` (+ `schema.safetensors`), `run.json` (format number, versions,
     fingerprints of the data, seed, calibration, settings chosen on validation, what a refit did), `log.csv`,
     `checkpoints/` to resume from (a refit has `refit-log.csv` and `checkpoints/refit/`), `model.safetensors`, and, when
-    the run is over, `test.json`, `test-queries.csv`, for problems that score rows `test-scores.csv`, and `report.html`.
+    the run is over, `test.json`, `test-queries.csv`, for problems that score rows `test-scores.csv`, for those of
+    tables `importance.csv` (of the columns), and `report.html`.
     """
 
     def __init__(self, path: str | Path) -> None:

@@ -24,8 +24,11 @@ def migrate(folder: RunFolder) -> None:
         return
     try:
         record: dict[str, Any] = json.loads(old.read_text(encoding="utf-8"))
-        # Version 0.1 had no refit.
-        problem = make_problem({"refit": False, **record["recipe"]})
+        # Version 0.1 had neither a refit nor a ridge regression.
+        recipe = {"refit": False, **record["recipe"]}
+        if recipe["task"] == "multilabel":
+            recipe["model"] = {"ridge": None, **recipe["model"]}
+        problem = make_problem(recipe)
         data, seed = dict(record["data"]), int(record["seed"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as fault:
         raise ValueError(f"{old}: expected the record of a run ({fault})") from None

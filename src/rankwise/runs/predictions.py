@@ -24,7 +24,7 @@ from rankwise.metrics import BoxTable
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["FORMATS", "Detections", "Predictions", "RankedLists", "score_columns", "write_tables"]
+__all__ = ["FORMATS", "Detections", "Predictions", "RankedLists", "part_columns", "score_columns", "write_tables"]
 
 FORMATS = (".csv", ".parquet", ".jsonl")
 
@@ -181,8 +181,8 @@ class Detections:
 
     def draw(self, folder: str | Path) -> int:
         """Write each image as a PNG file with the boxes that reach the threshold of their class; return the number."""
-        require("drawing boxes", ("torchvision",), extra="vision")
-        from torchvision.io import encode_png
+        require("drawing boxes", ("torchvision", "PIL"), extra="vision")
+        from PIL import Image
         from torchvision.utils import draw_bounding_boxes
 
         folder = Path(folder)
@@ -201,7 +201,9 @@ class Detections:
                 texts = [f"{self.part.classes[label]} {score:.2f}" for label, score in zip(labels, scores, strict=True)]
                 colours = [COLOURS[label % len(COLOURS)] for label in labels]
                 image = draw_bounding_boxes(image, shown.corners[rows] * factors, texts, colors=colours)
-            write_whole(folder / f"{file.file.stem}.png", encode_png(image).numpy().tobytes())
+            buffer = io.BytesIO()
+            Image.fromarray(image.permute(1, 2, 0).numpy()).save(buffer, format="PNG")
+            write_whole(folder / f"{file.file.stem}.png", buffer.getvalue())
         return len(self.part)
 
 
@@ -295,3 +297,11 @@ def score_columns(
     columns: dict[str, list[Any]] = {name: [float(f"{score:.9g}") for score in scores.double().tolist()]}
     known: Mapping[str, Tensor | None] = {"label": labels, "query": query_ids}
     return columns | {title: values.tolist() for title, values in known.items() if values is not None}
+
+
+def part_columns(scores: Tensor, part: Any) -> dict[str, list[Any]]:
+    """Return the columns of a file of the scores of a part, with the row and the id of each in its source if known."""
+    columns = score_columns(scores, part.targets, part.query_ids)
+    if isinstance(rows := getattr(part, "rows", None), Tensor):
+        columns["row"] = rows.tolist()
+    return columns if (ids := getattr(part, "row_ids", None)) is None else columns | {"id": list(ids)}

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lightning_fabric import Fabric
-from torch import nn
+from torch import Tensor, nn
 
 from rankwise.data import Split
 from rankwise.problems.problem import Problem
@@ -31,6 +31,7 @@ def refit(
     folder: RunFolder | None,
     resume: bool,
     watcher: Watcher,
+    weights: Mapping[str, Tensor] | None = None,
 ) -> tuple[nn.Module, dict[str, Any]]:
     """Train a problem from the same seed on training and validation data together, and complete the model.
 
@@ -39,7 +40,7 @@ def refit(
     `folder.refit_checkpoints`.
 
     Args:
-        problem, schema, seed, fabric, watcher: as in the first training.
+        problem, schema, seed, fabric, watcher, weights: as in the first training.
         cut: the parts of the first training; the test part is not used.
         history: of the first training; steps: how many its budget has.
         settings: chosen by `Problem.complete_model` in the first training.
@@ -93,6 +94,7 @@ def refit(
         fabric=fabric,
         checkpoints=checkpoints,
         start=start,
+        weights=weights,
         stop_after=step / steps,
         on_start=on_start,
         on_step=on_step,

@@ -17,11 +17,12 @@ from rankwise.data.columns import find_column
 from rankwise.data.letor import is_letor
 from rankwise.data.table_files import RawTable, open_table
 from rankwise.metrics import BoxTable, Evaluation
+from rankwise.problems.importance import REPEATS, Importance, measure_importance, quick_importance
 from rankwise.problems.inspection import Inspection
 from rankwise.problems.problem import Problem
 from rankwise.runs.folder import REPORT, RunFolder, write_table
 from rankwise.runs.migrations import migrate
-from rankwise.runs.predictions import Detections, Predictions, RankedLists, score_columns
+from rankwise.runs.predictions import Detections, Predictions, RankedLists, part_columns
 from rankwise.training import History
 
 if TYPE_CHECKING:
@@ -73,6 +74,11 @@ class Run:
     def steps(self) -> int:
         """Return the number of steps that the training takes in all; 0 if it has not started."""
         return int(self.record.get("steps", 0))
+
+    @property
+    def unseen(self) -> str:
+        """Return the part to explain the model on: "validation", or "test" once it was refitted with that."""
+        return "test" if self.problem.refit and self.finished else "validation"
 
     def predict(self, source: Any, *, probabilities: bool = False, keep: Sequence[str] = ()) -> Predictions:
         """Return the outputs of the model for the rows of a source; labels are not needed.
@@ -204,11 +210,27 @@ class Run:
         chosen = self.part(part) if source is None else self.read(source)
         return problem.inspect(self.model, chosen, bootstrap=bootstrap, calibration=self.calibration)
 
+    def importance(self, source: Any = None, metric: str | None = None, repeats: int = REPEATS) -> Importance:
+        """Return how much of a metric is lost when one column is shuffled, for each column of a table.
+
+        Args:
+            source: with labels, in the form of the training data; None is the part `unseen`, which is read and cut
+                again from the files of the problem.
+            metric: by name; by default that by which choices are made.
+            repeats: shuffles of each column.
+        """
+        part = self.part(self.unseen) if source is None else self.read(source)
+        return measure_importance(self.problem, self.model, self.schema, part, metric=metric, repeats=repeats)
+
+    def quick_importance(self) -> Importance | None:
+        """Return the importance of the columns on the part `unseen`; None if there is none or it takes long."""
+        return quick_importance(self.problem, self.model, self.schema, self.part(self.unseen))
+
     def write_scores(self, path: Path, shown: Inspection, source: Any = None) -> None:
         """Write the scores of an inspection of a source, or of the test part, as a CSV file."""
         part = self.part("test") if source is None else self.read(source)
         assert shown.scores is not None
-        write_table(path, score_columns(shown.scores, part.targets, part.query_ids))
+        write_table(path, part_columns(shown.scores, part))
 
     @property
     def _verb(self) -> str:
@@ -277,6 +299,7 @@ class Run:
         path: str | Path | None = None,
         *,
         inspection: Inspection | None = None,
+        importance: Importance | None = None,
         part: str = "test",
         name: str | None = None,
     ) -> Path:
@@ -285,6 +308,7 @@ class Run:
         Args:
             path: of the file.
             inspection: what the figures are of; by default the test part.
+            importance: of the columns; by default, without an inspection, on the part `unseen` if that takes seconds.
             part: what the report calls those data.
             name: the title; by default that of the folder.
         """
@@ -296,8 +320,12 @@ class Run:
                 raise ValueError("path: expected the name of a file, as this run has no folder, got None")
             path = self.folder / REPORT
         shown = self.inspect(part=part) if inspection is None else inspection
+        if inspection is None and importance is None:
+            importance = self.quick_importance()
         title = name or (self.folder.resolve().name if self.folder is not None else "run")
-        page = page_of(title, self.problem, self.record, shown, self.history, steps=self.steps, part=part)
+        page = page_of(
+            title, self.problem, self.record, shown, self.history, steps=self.steps, part=part, importance=importance
+        )
         write_report(Path(path), page)
         return Path(path)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,17 +13,17 @@ from lightning_fabric import Fabric
 from rankwise.data import Split, container
 from rankwise.problems.inference import infer_problem, is_data
 from rankwise.problems.inspection import Inspection
-from rankwise.problems.load import load_problem
+from rankwise.problems.load import load_problem, make_problem
 from rankwise.problems.problem import Problem
-from rankwise.runs.folder import RunFolder, fingerprint, make_record
+from rankwise.runs.folder import IMPORTANCE, RunFolder, fingerprint, make_record, write_table
 from rankwise.runs.logs import Watcher, open_logs
-from rankwise.runs.predictions import score_columns
+from rankwise.runs.predictions import part_columns
 from rankwise.runs.refit import refit
-from rankwise.runs.run import Run
+from rankwise.runs.run import Run, load_run
 from rankwise.training import Checkpoints, Step, fit, make_fabric, read_checkpoint
 from rankwise.training.history import Log
 
-__all__ = ["Watcher", "train", "train_seeds"]
+__all__ = ["Watcher", "continue_run", "train", "train_seeds"]
 
 
 class _Silent:
@@ -94,6 +94,7 @@ def train_seeds(
     out: str | Path | None = None,
     resume: bool = False,
     watcher: Watcher | None = None,
+    begin: Run | None = None,
 ) -> list[Run]:
     """Train a problem with each of its seeds, evaluate the chosen weights on the test part, write everything down.
 
@@ -108,6 +109,7 @@ def train_seeds(
         resume: go on from the newest good checkpoints; a seed that has none starts. Without it a folder that holds a
             run is refused.
         watcher: receives the progress.
+        begin: a run to go on from, see `continue_run`.
 
     Returns:
         One `Run` per seed.
@@ -126,11 +128,54 @@ def train_seeds(
             name, source = str(container(Path(source))), container(Path(source))
         data[name] = fingerprint(source)
     fabric = make_fabric(problem.device)
-    schema, split = problem.read(given)
+    if begin is None and resume:
+        begin = _begun_from(next(iter(folders.values())))
+    if begin is None:
+        schema, split = problem.read(given)
+    else:
+        schema, split = begin.schema, problem.read_with(begin.schema, given)
     return [
-        _train_seed(problem, schema, split, seed, folder, data, resume=resume, fabric=fabric, watcher=watcher)
+        _train_seed(
+            problem, schema, split, seed, folder, data, resume=resume, fabric=fabric, watcher=watcher, begin=begin
+        )
         for seed, folder in folders.items()
     ]
+
+
+def continue_run(
+    run: Run | str | Path,
+    *,
+    changes: Sequence[str] = (),
+    train: Any = None,
+    validation: Any = None,
+    test: Any = None,
+    out: str | Path | None = None,
+    watcher: Watcher | None = None,
+) -> Run:
+    """Go on from the weights of a run: with more steps, or with new data of the same form.
+
+    The new run begins with the model of the old one, its scaling included, and with a new optimiser. The schema is that
+    of the old run: columns are matched by name, unknown categories count as none of the known ones.
+
+    Args:
+        run: the run, or its folder.
+        changes: to its recipe, such as "budget.steps=500".
+        train, validation, test: new data by part; by default those of the run, cut by its seed as before.
+        out, watcher: see `train_seeds`.
+    """
+    begin = load_run(run) if isinstance(run, str | Path) else run
+    recipe = {"task": begin.problem.kind, **begin.problem.model_dump(mode="json"), "seeds": [begin.record["seed"]]}
+    problem = make_problem(recipe, changes)
+    sources = {"train": train, "validation": validation, "test": test}
+    return train_seeds(problem, sources=sources, out=out, watcher=watcher, begin=begin)[0]
+
+
+def _begun_from(folder: RunFolder | None) -> Run | None:
+    """Return the run that a stopped one went on from; None if it began with new weights."""
+    if folder is None or not folder.exists:
+        return None
+    before = folder.read_record().get("begun_from")
+    return None if before is None else load_run(before)
 
 
 def _train_seed(
@@ -144,9 +189,10 @@ def _train_seed(
     resume: bool,
     fabric: Fabric,
     watcher: Watcher,
+    begin: Run | None,
 ) -> Run:
     with ExitStack() as lock:
-        return _train_locked(problem, schema, split, seed, folder, data, resume, fabric, watcher, lock)
+        return _train_locked(problem, schema, split, seed, folder, data, resume, fabric, watcher, lock, begin)
 
 
 def _train_locked(
@@ -160,7 +206,9 @@ def _train_locked(
     fabric: Fabric,
     watcher: Watcher,
     lock: ExitStack,
+    begin: Run | None,
 ) -> Run:
+    weights = None if begin is None else begin.model.state_dict()
     cut = problem.cut(split, seed)
     writer = folder if fabric.is_global_zero else None
     checkpoints = None if folder is None else folder.checkpoints(problem.checkpoints.keep)
@@ -183,6 +231,8 @@ def _train_locked(
             if start is None:
                 writer.write_start(problem, schema, seed, data)
             writer.update_record(steps=steps)
+            if begin is not None and begin.folder is not None:
+                writer.update_record(begun_from=str(begin.folder))
             losses = None if start is None else start["history"]["losses"].tolist()
             logs.extend(open_logs(problem, writer.path, losses))
         fabric.barrier()
@@ -206,6 +256,7 @@ def _train_locked(
         fabric=fabric,
         checkpoints=checkpoints,
         start=start,
+        weights=weights,
         check_memory=True,
         on_start=on_start,
         on_step=on_step,
@@ -229,26 +280,30 @@ def _train_locked(
             folder=folder,
             resume=resume and existed,
             watcher=watcher,
+            weights=weights,
         )
     parts = {name: cut.part(name) for name in ("train", "validation", "test")}
     shown = problem.inspect(model, parts["test"], bootstrap=1000, calibration=calibration)
     path = None if folder is None else folder.path
     run = Run(problem, schema, model.eval(), fitted.history, record, path, shown.evaluation, parts)
+    importance = None if folder is None else run.quick_importance()
     if writer is not None:
         writer.write_model(model)
         writer.update_record(settings=settings, calibration=calibration)
         run.record = writer.read_record()
+        if importance is not None:
+            write_table(writer.path / IMPORTANCE, importance.table())
         writer.write_results(shown.evaluation, fitted.history, _scores_of(shown, parts["test"]))
         if find_spec("jinja2") is None:
             watcher.says("no report.html, which needs jinja2: pip install 'rankwise[report]'")
         else:
-            run.report(inspection=shown)
+            run.report(inspection=shown, importance=importance)
     fabric.barrier()
     return run
 
 
 def _scores_of(shown: Inspection, part: Any) -> dict[str, list[Any]] | None:
-    return None if shown.scores is None else score_columns(shown.scores, part.targets, part.query_ids)
+    return None if shown.scores is None else part_columns(shown.scores, part)
 
 
 def _find_start(

@@ -89,6 +89,11 @@ class QueryBatchSampler(SeededBatchSampler):
             raise ValueError(
                 f"labels: expected a relevant item in every query, got none in {empty} of {len(found)} queries"
             )
+        if empty and without_relevant == "keep" and irrelevant == 0:
+            raise ValueError(
+                "irrelevant: expected 1 or more with without_relevant='keep', got 0, which leaves nothing of the "
+                f"{empty} of {len(found)} queries without a relevant item"
+            )
         self.skipped = empty if without_relevant == "skip" else 0
         self._queries = found if without_relevant == "keep" else [(hits, rest) for hits, rest in found if len(hits)]
         self.queries = check_at_most("queries", queries, len(self._queries), "queries to draw from")

@@ -13,6 +13,8 @@ from torch import Tensor
 
 # Beyond so many spreads a value counts for less and less; none counts for more than this.
 _BOUND = 3.0
+# The square of a larger number, which the spread is made of, leaves the range of float64.
+_LARGEST = 1e150
 
 __all__ = ["Table", "bound", "merge_rows", "row_keys", "scaler_of"]
 
@@ -53,6 +55,13 @@ def bound(scaled: Any) -> Any:
 
 def scaler_of(features: Any, weights: NDArray[np.float64], scaler: StandardScaler | None = None) -> StandardScaler:
     """Mean 0 and spread 1 for every column that varies; sparse columns are not shifted. Goes on from `scaler`."""
+    values = features.data if sparse.issparse(features) else features
+    largest = float(np.abs(values).max(initial=0.0))
+    if largest > _LARGEST:
+        raise ValueError(
+            f"X: expected numbers up to {_LARGEST:g} in size, got {largest:.3g}; divide the column by a power of ten, "
+            "or take logarithms"
+        )
     if scaler is None:
         scaler = StandardScaler(with_mean=not sparse.issparse(features))
     return scaler.partial_fit(features, sample_weight=weights)

@@ -36,6 +36,7 @@ def fit(
     fabric: Fabric | None = None,
     checkpoints: Checkpoints | None = None,
     start: Mapping[str, Any] | None = None,
+    weights: Mapping[str, Tensor] | None = None,
     stop_after: float = 1.0,
     check_memory: bool = False,
     on_start: Callable[[int, int], None] | None = None,
@@ -57,6 +58,7 @@ def fit(
         fabric: a started Fabric (`make_fabric`); by default one is made from `problem.device`.
         checkpoints: where to save; Ctrl-C then saves, too, before it ends the training with `Interrupted`.
         start: a checkpoint to resume from, made by the same call with the same arguments.
+        weights: a state dict of the model to begin with; by default the model is initialised from the seed.
         stop_after: share of the steps that are taken; schedules are those of all of them.
         check_memory: at every evaluation, also compare the running estimates of the loss with exact values on some
             training data (see `check_estimates`); this changes nothing in the training.
@@ -78,7 +80,7 @@ def fit(
         raise ValueError("checkpoints: expected where the best weights of before `start` are, got None")
     fabric = fabric or make_fabric(problem.device)
     with RandomState.kept(fabric.device):
-        training = _Training(problem, schema, split, seed, fabric, stop_after)
+        training = _Training(problem, schema, split, seed, fabric, stop_after, weights)
         if checkpoints is not None or start is not None:
             training.check_resumable()
         if start is not None:
@@ -109,7 +111,14 @@ class _Training:
     """A run in progress: everything that changes from step to step, and how to save and load it."""
 
     def __init__(
-        self, problem: Trainable, schema: Any, split: Split[Any], seed: int, fabric: Fabric, stop_after: float
+        self,
+        problem: Trainable,
+        schema: Any,
+        split: Split[Any],
+        seed: int,
+        fabric: Fabric,
+        stop_after: float,
+        weights: Mapping[str, Tensor] | None,
     ) -> None:
         self.problem, self.split, self.fabric = problem, split, fabric
         loader = problem.train_loader(split.train, seed)
@@ -118,7 +127,10 @@ class _Training:
         self.last = round(stop_after * steps)
         torch.manual_seed(seed)
         self.model = problem.build_model(schema)
-        problem.fit_model(self.model, split.train)
+        if weights is None:
+            problem.fit_model(self.model, split.train)
+        else:
+            self.model.load_state_dict(weights)
         self.loss = problem.build_loss(schema, split.train, steps=steps)
         if self.accumulate > 1 and not getattr(self.loss, "itemwise", False):
             warnings.warn(

@@ -105,7 +105,11 @@ class Budget(Options):
     @model_validator(mode="after")
     def _one(self) -> Budget:
         if (self.steps is None) == (self.epochs is None):
-            raise ValueError("expected steps or epochs, one of the two")
+            told = ""
+            if self.steps is not None:
+                either = f"'budget={{epochs: {self.epochs:g}}}' or 'budget={{steps: {self.steps}}}'"
+                told = f", got both; {either} sets one alone"
+            raise ValueError(f"expected steps or epochs, one of the two{told}")
         return self
 
     def in_steps(self, steps_per_epoch: int) -> int:

@@ -15,7 +15,7 @@ from rankwise.losses.baselines.neural_ndcg import NeuralNDCGLoss
 from rankwise.losses.baselines.pairwise import BPRLoss, LambdaLoss, LambdaRankLoss, PairwiseAUROCLoss, RankNetLoss
 from rankwise.losses.baselines.pointwise import (
     BalancedCrossEntropyLoss,
-    CrossEntropyLoss,
+    BinaryCrossEntropyLoss,
     FocalLoss,
     LDAMLoss,
     SquaredErrorLoss,
@@ -29,9 +29,9 @@ __all__ = [
     "ApproxNDCGLoss",
     "BPRLoss",
     "BalancedCrossEntropyLoss",
+    "BinaryCrossEntropyLoss",
     "BlackboxAPLoss",
     "CrossBatchMemoryLoss",
-    "CrossEntropyLoss",
     "FastAPLoss",
     "FocalLoss",
     "GreedyTopKLoss",

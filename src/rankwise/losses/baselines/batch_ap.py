@@ -241,6 +241,9 @@ class ALRPLoss(nn.Module):
         super().__init__()
         self.step = PiecewiseStep(check_positive("delta", delta))
 
+    def extra_repr(self) -> str:
+        return f"step={self.step}"
+
     @outside_inference_mode
     def forward(self, scores: Tensor, labels: Tensor, errors: Tensor, *, mask: Tensor | None = None) -> Tensor:
         inputs = gather_inputs(lambda: _check_inputs(scores=scores, labels=labels, errors=errors, mask=mask))

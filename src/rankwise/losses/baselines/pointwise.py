@@ -18,7 +18,7 @@ from rankwise.registry import LossRecord
 
 __all__ = [
     "BalancedCrossEntropyLoss",
-    "CrossEntropyLoss",
+    "BinaryCrossEntropyLoss",
     "FocalLoss",
     "LDAMLoss",
     "SquaredErrorLoss",
@@ -27,12 +27,12 @@ __all__ = [
 ]
 
 
-class CrossEntropyLoss(ListLoss):
+class BinaryCrossEntropyLoss(ListLoss):
     """Binary cross entropy of logits, averaged over the items of each list.
 
     Example:
         >>> import torch
-        >>> CrossEntropyLoss()(torch.tensor([0.0, 0.0]), torch.tensor([1, 0]))
+        >>> BinaryCrossEntropyLoss()(torch.tensor([0.0, 0.0]), torch.tensor([1, 0]))
         tensor(0.6931)
     """
 
@@ -272,7 +272,7 @@ RECORDS = (
         name="cross-entropy",
         aliases=("ce",),
         summary="binary cross entropy of logits",
-        build=CrossEntropyLoss,
+        build=BinaryCrossEntropyLoss,
         role="baseline",
         shift_invariant=False,
         advice="the first thing to try; gives probabilities",

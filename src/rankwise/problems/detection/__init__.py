@@ -20,7 +20,7 @@ from rankwise.models import Anchors, Detector, FasterRCNNDetector, InChunks, Ret
 from rankwise.models.detector import strides_of
 from rankwise.problems.detection.boxes import detect_boxes, draw_boxes, inspect_boxes, true_boxes
 from rankwise.problems.detection.loss import DetectionLoss, ProposalLoss
-from rankwise.problems.images import viewed_batches
+from rankwise.problems.images import read_named_parts, viewed_batches
 from rankwise.problems.inspection import Inspection, spread_over
 from rankwise.problems.problem import Batches, DataOptions, FileOrShare, LossChoice, Names, Problem, Sources, batch_size
 from rankwise.samplers import ShuffledBatchSampler
@@ -200,6 +200,9 @@ class Detection(Problem[DetectionSchema, DetectionPart]):
             if name in given:
                 parts[name] = schema.read(given[name], part=name, images=data.images, cache=data.cache)
         return schema, Split(parts.get("train", parts["all"]), parts.get("validation"), parts.get("test"))
+
+    def read_with(self, schema: DetectionSchema, sources: Sources) -> Split[DetectionPart]:
+        return read_named_parts(schema, self.data.sources(sources))
 
     def cut(self, split: Split[DetectionPart], seed: int) -> Split[DetectionPart]:
         shares = self.data.shares(split)
