@@ -139,6 +139,12 @@ def test_true_and_false_in_text_are_numbers(tmp_path):
     assert part.features[:4, 0].tolist() == [1.0, 0.0, 1.0, 0.0]
 
 
+def test_few_values_with_words_among_numbers_are_a_category():
+    doors = [("2", "3", "4", "5more")[row % 4] for row in range(ROWS)]
+    schema = read_table(people(doors=doors), label="left").schema
+    assert schema.encoding.categories["doors"] == ("2", "3", "4", "5more")
+
+
 def test_arrays_keep_all_their_columns():
     X = np.ones((30, 3))
     X[:, 1] = np.arange(30)

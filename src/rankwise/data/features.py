@@ -27,6 +27,8 @@ MOST_VALUES = 50
 FEWEST_ROWS = 20
 # A column of text in which more cells than this share are numbers is a column of numbers with mistakes.
 MOSTLY = 0.5
+# ... unless the words are frequent and the values few: answers to choose from, such as 2, 3, 4, 5more.
+SOMETIMES, FEW_VALUES = 0.05, 10
 ID_NAME = re.compile(r"(^|[\s_.-])(id|ids|uuid|guid|key|index|row|nr|no)$|[a-z]I[dD]$", re.IGNORECASE)
 DECIMAL_COMMA = r"^[+-]?\d+,\d+$"
 DATE_FORMATS = ("%Y-%m-%d", "%Y/%m/%d", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M")
@@ -74,14 +76,15 @@ class FeatureEncoding:
         """Return "category", "date" or "number"."""
         return "category" if column in self.categories else "date" if column in self.dates else "number"
 
-    def encode(self, raw: RawTable, missing: str) -> NDArray[np.float32]:
-        """Return the inputs (N, D) of a table, float32, filled column by column: no second copy of all is held.
+    def encode(self, raw: RawTable, missing: str, dtype: Any = np.float32) -> NDArray[Any]:
+        """Return the inputs (N, D) of a table, filled column by column: no second copy of all is held.
 
         Args:
             raw: a table with all the columns.
             missing: "error" refuses missing cells; otherwise a missing number is NaN.
+            dtype: of the inputs.
         """
-        values = np.empty((len(raw.frame), len(self.inputs)), dtype=np.float32)
+        values = np.empty((len(raw.frame), len(self.inputs)), dtype=dtype)
         position = 0
         for name in self.names:
             for column in self._encode_column(raw, name, missing):
@@ -196,8 +199,10 @@ def _kind(raw: RawTable, name: str) -> str:
         return "unusable"
     text = strip_text(column).drop_nulls()
     numbers = text.cast(pl.Float64, strict=False)
-    if len(text) - numbers.null_count() > MOSTLY * len(text):
-        return "number"
+    words = numbers.null_count()
+    if len(text) - words > MOSTLY * len(text):
+        answers = len(text) >= FEWEST_ROWS and words > SOMETIMES * len(text) and text.n_unique() <= FEW_VALUES
+        return "category" if answers else "number"
     if int(text.str.contains(DECIMAL_COMMA).sum()) > MOSTLY * len(text):
         raise ValueError(
             f"{raw.name}, column {name!r}: expected numbers with a decimal point, got decimal commas such as "

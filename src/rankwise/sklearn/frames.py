@@ -51,11 +51,11 @@ class FrameEncoder:
             raise ValueError(f"X: expected at least one column that tells something, got none ({reasons})")
         if reasons:
             warnings.warn(f"X: columns that tell nothing were left out ({reasons})", DataNote, stacklevel=5)
-        self._medians = np.nanmedian(self._encoding.encode(raw, "auto"), axis=0).astype(np.float64)
+        self._medians = np.nanmedian(self._encoding.encode(raw, "auto", np.float64), axis=0)
 
     def encode(self, frame: Any) -> NDArray[np.float64]:
         """Return the numbers (N, D) of a frame with the same columns."""
-        values = self._encoding.encode(_open(frame), "auto").astype(np.float64)
+        values = self._encoding.encode(_open(frame), "auto", np.float64)
         return np.where(np.isnan(values), self._medians, values)
 
 
