@@ -13,6 +13,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, GroupKFold, GroupShuffleSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.fixes import parse_version
 
 from rankwise.metrics import ndcg, pap
 from rankwise.sklearn import NDCGRanker, PApRanker
@@ -128,6 +129,9 @@ def test_search_over_query_groups(rows):
     assert search.cv_results_["split0_test_score"][1] == by_hand.score(X[test], y[test], qid=qid[test])
 
 
+@pytest.mark.skipif(
+    parse_version(sklearn.__version__) < parse_version("1.8"), reason="needs scikit-learn 1.8 to pass qid on"
+)
 def test_search_through_a_pipeline(rows):
     X, y, qid = rows
     with sklearn.config_context(enable_metadata_routing=True):

@@ -354,6 +354,8 @@ class _TextForm:
                 # A later line does not fit the types of the first ones: now look at all of them, which takes longer.
                 frame = read(None)
         except (pl.exceptions.PolarsError, OSError) as problem:
+            if "DataFrame of width 0" in str(problem):  # nothing below the names; newer versions of polars allow that
+                return pl.DataFrame({name: [] for name in (LINE, *self.names)})
             _find_bad_line(self.path, self.separator, len(self.names))
             raise ValueError(f"{self.path}: cannot be read as a table: {_first_line(problem)}") from None
         if frame.width and frame.width != len(self.names):
