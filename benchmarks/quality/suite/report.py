@@ -68,7 +68,7 @@ def _per_set(results: Results, data: Sequence[str], ours: str, metric: str) -> I
 
 
 def _standard_error(differences: NDArray[np.float64]) -> float:
-    """Of the mean over some of five folds, whose training parts share rows (Nadeau and Bengio, 2003: + 1/4)."""
+    """Return the standard error of the mean over folds, whose training parts share rows (Nadeau and Bengio, 2003)."""
     return float(np.sqrt(differences.var(ddof=1) * (1 / len(differences) + 1 / 4)))
 
 

@@ -1,4 +1,4 @@
-"""How far replacing one example moves the value of a loss, and a trained model."""
+"""Stability: the change of a loss, and of a trained model, when one example is replaced."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class Change:
 
     @property
     def slope(self) -> float:
-        """Of log change against log n: -1 is a change of 1 / n, 0 one that does not fall at all."""
+        """Return the slope of log change against log n: -1 is a change of 1 / n, 0 one that does not fall at all."""
         return slope(self.sizes, self.worst)
 
 
 @dataclass(frozen=True)
 class Stability:
-    """What `stability` found: a `Change` per loss, in lists with a `share` of positives."""
+    """The result of `stability`: a `Change` per loss, in lists with a `share` of positives."""
 
     changes: tuple[Change, ...]
     share: float
@@ -59,7 +59,7 @@ class Stability:
 
     @property
     def sentence(self) -> str:
-        """What it means for a user."""
+        """Return the meaning of the result for a user."""
         plain, stable = (next(each for each in self.changes if each.name == name) for name in (PLAIN, STABLE))
         return (
             f"Among {plain.sizes[-1]} examples one bad one can move the plain AP loss by {plain.worst[-1]:.3f} and the "
@@ -143,7 +143,7 @@ def stability(
 
 
 def slope(sizes: Sequence[int], values: Sequence[float]) -> float:
-    """Of the straight line through log values against log sizes.
+    """Return the slope of the straight line through log values against log sizes.
 
     Example:
         >>> round(slope([10, 100], [1.0, 0.1]), 6)

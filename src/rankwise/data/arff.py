@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from rankwise.data.files import LARGEST, bad_line, check_file, is_finite_number, read_line_blocks, read_text
 from rankwise.data.multilabel import SparsePart, sparse_rows
 
-__all__ = ["is_multilabel_arff", "read_arff"]
+__all__ = ["ATTRIBUTE", "is_multilabel_arff", "read_arff"]
 
-_ATTRIBUTE = re.compile(r"@attribute\s+('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\S+)\s+(.+)", re.IGNORECASE)
+ATTRIBUTE = re.compile(r"@attribute\s+('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[^\s{]+)\s*(.+)", re.IGNORECASE)
 _LAST_LABELS = re.compile(r"-C\s+(-?\d+)")
 _NUMERIC = ("numeric", "real", "integer")
 
@@ -105,7 +105,7 @@ def _read_head(path: Path, lines: Sequence[str]) -> _Head:
         if word.startswith("@relation"):
             relation = text[9:].strip()
         elif word.startswith("@attribute"):
-            found = _ATTRIBUTE.match(text)
+            found = ATTRIBUTE.match(text)
             if found is None:
                 bad_line(path, number, "`@attribute name type`", repr(text))
             names.append(found[1].strip("'\""))

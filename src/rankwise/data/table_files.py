@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankwise.checks import check_choice
+from rankwise.data.arff import ATTRIBUTE
 from rankwise.data.arrays import read_arrays
 from rankwise.data.columns import LINE
 from rankwise.data.files import bad_line, check_file, is_compressed, read_bytes, read_line_blocks, read_text
@@ -34,7 +34,6 @@ FREE_CELLS, CELLS_PER_BYTE = 1 << 27, 256
 JSON_LINES = (".jsonl", ".ndjson")
 # Cells of a chunk: a few hundred megabytes at most, whatever the types.
 CHUNK_CELLS = 1 << 23
-ATTRIBUTE = re.compile(r"@attribute\s+('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[^\s{]+)\s*(.+)", re.IGNORECASE)
 ARRAYS = {"features": ("features", "X"), "labels": ("labels", "y"), "query_ids": ("query_ids", "qid")}
 
 

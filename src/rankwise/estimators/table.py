@@ -276,7 +276,7 @@ def _distinct(ids: Tensor) -> Tensor:
 
 
 class HashIndex:
-    """Which row each id has: an open-addressing hash table whose searches run for all ids of a batch at once.
+    """Map ids to rows: an open-addressing hash table that looks up all ids of a batch at once.
 
     It follows from the ids alone, so it is never saved; a table builds it anew when it needs one. Ids are compared in
     full, so two ids that hash alike are still told apart.
@@ -353,7 +353,7 @@ class HashIndex:
         return self._slots.unfold(0, _WINDOW, 1)
 
     def _slots_and_tags(self, ids: Any) -> tuple[Any, Any]:
-        """Of a tensor or an array (n, columns): what it is given, it gives."""
+        """Hash the rows of a tensor or an array (n, columns); return the same type."""
         mixed = ids[:, 0] * _MIX[0]
         for column in range(1, ids.shape[1]):
             mixed = (mixed ^ (mixed >> 29)) * _MIX[1] + ids[:, column] * _MIX[2]

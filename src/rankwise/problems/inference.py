@@ -17,6 +17,7 @@ from rankwise.data.image_files import ENDINGS, TARS
 from rankwise.data.letor import is_letor
 from rankwise.data.netflix import is_netflix
 from rankwise.data.table_files import RawTable, open_table
+from rankwise.data.tables import Table
 from rankwise.problems.kinds import KINDS
 from rankwise.problems.load import BadRecipe, make_problem
 from rankwise.problems.problem import Problem
@@ -174,7 +175,7 @@ def _table(asked: _Asked) -> _Read:
         recipe = {"task": "retrieval", "data": {"train": str(asked.path), "label": label}}
         return recipe, [
             Fact("kind", "retrieval: rows of a class become neighbours", "--task tabular"),
-            *_columns(raw, recipe),
+            *_columns(read_table(raw, label=label)),
         ]
     if query is not None and asked.positive is None:
         return _queries(asked, raw, label, why, query)
@@ -197,14 +198,15 @@ def _table(asked: _Asked) -> _Read:
             f"{named} ({reason}): {positives:,} of {rows:,} rows, {100 * positives / rows:.3g} %",
             "--positive CLASS",
         ),
-        *_columns(raw, recipe),
+        *_columns(table),
     ]
 
 
 def _queries(asked: _Asked, raw: RawTable, label: str, why: str, query: str) -> _Read:
     kind = asked.kind or "ltr"
     recipe = {"task": kind, "data": {"train": str(asked.path), "label": label, "query": query}}
-    part = read_table(raw, label=label, query=query).part
+    table = read_table(raw, label=label, query=query)
+    part = table.part
     assert part.query_ids is not None
     lists = part.query_ids.unique()
     without = len(lists) - len(part.query_ids[part.labels > 0].unique())
@@ -214,21 +216,12 @@ def _queries(asked: _Asked, raw: RawTable, label: str, why: str, query: str) -> 
         Fact("kind", f"{shown}, as the table has a column of queries", "--task pap | ltr"),
         Fact("label", f"{label} ({why}), grades 0 to {part.labels.max().item():g}", "--label COLUMN"),
         Fact("query", f"{query}: {len(lists):,} lists{left}", "--query COLUMN"),
-        *_columns(raw, recipe),
+        *_columns(table),
     ]
 
 
-def _columns(raw: RawTable, recipe: dict[str, Any]) -> list[Fact]:
+def _columns(table: Table) -> list[Fact]:
     """Return facts about the features of a table, and what is left out."""
-    data = recipe["data"]
-    target = "binary" if recipe["task"] == "tabular" else "any"
-    table = read_table(
-        raw,
-        label=data["label"],
-        query=data.get("query"),
-        positive=data.get("positive"),
-        target=target,  # type: ignore[arg-type]
-    )
     encoding = table.schema.encoding
     kinds = [encoding.kind(name) for name in encoding.names]
     shown = ", ".join(f"{kinds.count(kind)} {kind}" for kind in ("number", "category", "date") if kind in kinds)
