@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankwise.cli.console import print_paragraph, progress_bar
+from rankwise.cli.console import print_paragraph, progress_bar, say
 from rankwise.extras import require
 
 if TYPE_CHECKING:
@@ -69,8 +69,12 @@ def detect(folder: Path, images: Path, out: Path, drawings: Path | None) -> None
 def _open(folder: Path) -> Run:
     require("using a run", ("lightning_fabric", "pydantic", "yaml", "polars"), extra="train,data")
     from rankwise.runs import load_run
+    from rankwise.runs.folder import MODEL
 
-    return load_run(folder)
+    run = load_run(folder)
+    if not (folder / MODEL).is_file():
+        say(f"{folder}: the run is not over; these are its best weights so far")
+    return run
 
 
 def _shown(run: Run, source: Path, **options: Any) -> Iterator[Mapping[str, list[Any]]]:
