@@ -90,6 +90,18 @@ def test_a_table_of_queries(here, capsys):
     assert list(first) == ["row", "score", "label", "query"]
 
 
+def test_the_first_of_each_list(here, capsys):
+    rankwise("train", "users.csv", "--task", "pap", "--label", "liked", "--query", "user", *SHORT)
+    assert "pap" in capsys.readouterr().out
+    table = pl.read_csv("users.csv")
+    table.drop("liked").select(reversed(table.columns[:-1])).sample(fraction=1, shuffle=True, seed=0).write_csv("new.csv")
+    (here / "users.csv").unlink()
+    rankwise("predict", "runs/users", "--data", "new.csv", "--out", "ranked.csv", "--ranked")
+    ranked = rows_of("ranked.csv")
+    assert len(ranked) == len(table)
+    assert sum(row["rank"] == "1" for row in ranked) == table["user"].n_unique()
+
+
 def test_ratings(here):
     rankwise("train", "clicks.csv", *SHORT)
     clicks = pl.read_csv("clicks.csv")
