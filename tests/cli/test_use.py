@@ -94,7 +94,9 @@ def test_the_first_of_each_list(here, capsys):
     rankwise("train", "users.csv", "--task", "pap", "--label", "liked", "--query", "user", *SHORT)
     assert "pap" in capsys.readouterr().out
     table = pl.read_csv("users.csv")
-    table.drop("liked").select(reversed(table.columns[:-1])).sample(fraction=1, shuffle=True, seed=0).write_csv("new.csv")
+    table.drop("liked").select(reversed(table.columns[:-1])).sample(fraction=1, shuffle=True, seed=0).write_csv(
+        "new.csv"
+    )
     (here / "users.csv").unlink()
     rankwise("predict", "runs/users", "--data", "new.csv", "--out", "ranked.csv", "--ranked")
     ranked = rows_of("ranked.csv")

@@ -14,7 +14,7 @@ from rankwise.data import Batch, SparsePart, SparseSchema, Split, cut_multilabel
 from rankwise.losses import ListStatistics
 from rankwise.metrics import evaluate
 from rankwise.models import BagOfWordsScorer, Blend, Ridge
-from rankwise.models.calibration import fit_sigmoid
+from rankwise.models.mixing import fit_sigmoid
 from rankwise.problems.batches import batches_of
 from rankwise.problems.blending import choose_blend, judged_rows
 from rankwise.problems.inspection import Inspection, SeenLists, spread_over
