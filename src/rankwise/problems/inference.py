@@ -199,6 +199,7 @@ def _table(asked: _Asked) -> _Read:
             "--positive CLASS",
         ),
         *_columns(table),
+        Fact("model", "a network beside logistic regressions, mixed on validation", "model.regressions=null"),
     ]
 
 
