@@ -50,6 +50,7 @@ def page_of(
         (Listing("The complete recipe", dump_problem(problem)),),
         record.get("refit", {}) if problem.refit else None,
         importance,
+        problem.evaluation.weights,
     )
     return run_report(result)
 
