@@ -14,7 +14,7 @@ from rankwise.data import Batch, Part, Split, TableSchema, cut_stratified, read_
 from rankwise.losses import LOSSES, data_prior
 from rankwise.metrics import evaluate
 from rankwise.models import MLPScorer, fit_scaling, scaled
-from rankwise.models.calibration import fit_sigmoid
+from rankwise.models.mixing import fit_sigmoid
 from rankwise.problems.batches import batches_of, predict_all, shuffled_batches
 from rankwise.problems.inspection import Inspection, inspect_items, spread_over
 from rankwise.problems.problem import Batches, DataOptions, LossChoice, Names, Problem, Sources, batch_size
