@@ -1,8 +1,8 @@
 """Every block of code on every page runs, in the order of the page, in one folder and one session for each page.
 
-Training is cut to a few steps on all pages but the README, `audit` answers its quickest question, and the reader's own files are made from bundled
-data. What cannot run here (several machines, data that are not bundled) is read and checked as far as that goes;
-`ONLY_CHECKED` names it.
+Training is cut to a few steps on all pages but the README, `audit` answers its quickest question, and the reader's
+own files are made from bundled data. What cannot run here (several machines, data that are not bundled) is read and
+checked as far as that goes; `ONLY_CHECKED` names it.
 """
 
 from __future__ import annotations
