@@ -53,7 +53,10 @@ def search(folder: Path, queries: Path, gallery: Path | None, out: Path, k: int)
     from rankwise.runs import write_tables
 
     found = _open(folder).search(queries, gallery, k)
-    write_tables(out, [found.columns()])
+    if out.suffix == ".trec":
+        found.write(out)
+    else:
+        write_tables(out, [found.columns()])
     _say(f"{len(found):,} queries, {found.items.shape[1]} matches each", out)
 
 

@@ -21,6 +21,7 @@ from rankwise.models.rows import (
     reset_last_layer,
     scaled,
 )
+from rankwise.models.text import TextRanker
 
 __all__ = [
     "EASE",
@@ -48,6 +49,7 @@ __all__ = [
     "Sampled",
     "ScaledRanker",
     "Scaling",
+    "TextRanker",
     "assign_anchors",
     "fit_scaling",
     "make_anchors",
