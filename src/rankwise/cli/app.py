@@ -219,21 +219,28 @@ def recommend(
     recommend(run, users, out, k, device)
 
 
-@app.command(short_help="Find the nearest images or rows with a trained run.")
+@app.command(short_help="Search texts, images or rows with a trained run.")
 def search(
     run: Run,
-    queries: Annotated[Path, typer.Option(exists=True, help="Images or rows to search for.")],
-    out: Annotated[Path, typer.Option(help="Where to write: .csv, .parquet or .jsonl; - is the standard output.")],
+    queries: Annotated[
+        Path,
+        typer.Option(exists=True, help="Images or rows to search for; texts: .txt (one per line), .jsonl or .csv."),
+    ],
+    out: Annotated[
+        Path, typer.Option(help="Where to write: .csv, .parquet, .jsonl or, of texts, .trec; - is the standard output.")
+    ] = Path("-"),
     gallery: Annotated[
         Path | None, typer.Option(exists=True, help="Images or rows to search; the queries themselves by default.")
     ] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="Matches for each query.")] = 10,
     device: Device = "auto",
 ) -> None:
-    """Find the nearest images or rows of a gallery for each query, by a trained retrieval run."""
+    """Find the best documents of its corpus for each query by a text-search run, or the nearest images or rows of a
+    gallery by a retrieval run."""
     from rankwise.cli.predict import search
 
-    _check_table(out)
+    if out.suffix != ".trec":
+        _check_table(out)
     search(run, queries, gallery, out, k, device)
 
 

@@ -60,7 +60,10 @@ def search(folder: Path, queries: Path, gallery: Path | None, out: Path, k: int,
     run = _open(folder, device)
     with _progress("search") as on_progress:
         lists = run.search(queries, gallery, k, on_progress=on_progress)
-    write_tables(out, [lists.columns()])
+    if out.suffix == ".trec":
+        lists.write(out)
+    else:
+        write_tables(out, [lists.columns()])
     _say(f"{len(lists):,} queries, {lists.items.shape[1]} matches each", out)
 
 

@@ -129,8 +129,17 @@ def _train_and_show(
         record_each("runs", {"folder": run.folder, **result})
     if len(runs) == 1:
         test = tests[0]
-        rows = [(name, f"{mean:.4f}", _interval(test.intervals.get(name))) for name, mean in test.means.items()]
-        print_table("Test part", ("metric", "mean", "95 % interval"), rows, numbers=True)
+        baselines = runs[0].record.get("baselines", {})
+        rows = [
+            (
+                name,
+                f"{mean:.4f}",
+                _interval(test.intervals.get(name)),
+                *(f"{each[name]:.4f}" for each in baselines.values()),
+            )
+            for name, mean in test.means.items()
+        ]
+        print_table("Test part", ("metric", "mean", "95 % interval", *baselines), rows, numbers=True)
         print_paragraph(_weights_taken(runs[0]))
     else:
         means = {name: [test.means[name] for test in tests] for name in tests[0].means}
@@ -170,6 +179,7 @@ def _next_command(problem: Problem[Any, Any], folder: Path) -> str:
     """Return the command that uses the run on new data."""
     quoted = shlex.quote(str(folder))
     commands = {
+        "text-search": f"rankwise search {quoted} --queries queries.txt -k 10 --out found.csv",
         "recsys": f"rankwise recommend {quoted} --users users.csv -k 10 --out recommended.csv",
         "vectors": f"rankwise search {quoted} --queries new --gallery all -k 10 --out nearest.csv",
         "boxes": f"rankwise detect {quoted} --images folder --out boxes.json",

@@ -22,6 +22,7 @@ from rankwise.models.rows import (
     scaled,
 )
 from rankwise.models.stacked import StackedScorer
+from rankwise.models.text import TextRanker
 
 __all__ = [
     "EASE",
@@ -50,6 +51,7 @@ __all__ = [
     "ScaledRanker",
     "Scaling",
     "StackedScorer",
+    "TextRanker",
     "assign_anchors",
     "fit_scaling",
     "make_anchors",
