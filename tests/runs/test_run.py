@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import polars as pl
@@ -16,6 +14,9 @@ import rankwise as rw
 from rankwise.data import DataNote
 from rankwise.problems import Tabular
 from rankwise.runs import RunFolder
+from workers.folders import lock_folder
+from workers.patience import PATIENCE
+from workers.processes import Program
 from workers.rows import write_table
 
 SHORT = {"budget": {"steps": 8}, "evaluation": {"every": 4}}
@@ -151,9 +152,8 @@ def test_several_seeds_are_opened_together(tmp_path):
 
 def test_only_one_training_writes_to_a_folder(tmp_path):
     with RunFolder(tmp_path).locked():
-        code = f"from rankwise.runs import RunFolder\nwith RunFolder({str(tmp_path)!r}).locked(): pass"
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "another training writes to this folder (process " in done.stderr
+        _, err = Program(lock_folder, tmp_path).communicate(timeout=PATIENCE)
+    assert "another training writes to this folder (process " in err
     with RunFolder(tmp_path).locked():
         pass
 
