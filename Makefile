@@ -9,7 +9,7 @@ SECONDS_EACH ?= 60
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.complete
 BENCH_STAMP := $(BENCH_VENV)/.complete
-DEV_EXTRAS := demo,dev,vision
+DEV_EXTRAS := demo,dev,vision,text
 BENCH_EXTRAS := peers,train
 PINS := pyproject.toml constraints.txt
 # One thread per test worker: more would only fight for the same cores.

@@ -92,7 +92,7 @@ def test_missing_cells_become_the_median_of_the_training_part(tmp_path):
     problem = Tabular(data={"label": "y", "missing": "median"}, **SHORT)
     run = rw.train(problem, train=holes)
     median = run.part("train").features[:, 1].nanmedian()
-    layer = run.model[0]
+    layer = run.model.scaling
     assert abs(float(layer.median[1]) - float(median)) < 0.2
     # The new table has another median; its missing cell is filled with that of the training part.
     shifted = frame.with_columns(pl.col("x1") + 50)
@@ -158,13 +158,17 @@ def test_only_one_training_writes_to_a_folder(tmp_path):
         pass
 
 
-def test_a_run_of_an_older_format_is_migrated_once(trained, tmp_path):
-    run, path = trained
+def test_a_run_of_an_older_format_is_migrated_once(tmp_path):
+    path = write_table(tmp_path / "rows.csv")
+    alone = {"model": {"regressions": None}, "refit": False}  # as in version 0.1
+    run = rw.train(Tabular(data={"train": str(path), "label": "ill"}, **alone, **SHORT), out=tmp_path / "run")
     old = tmp_path / "old"
     shutil.copytree(run.folder, old)
     record = json.loads((old / "run.json").read_text())
     recipe = {**record["recipe"], "place": record["recipe"].pop("device")}
-    recipe.pop("device", None)
+    for key in ("device", "refit"):
+        recipe.pop(key, None)
+    recipe["model"].pop("regressions")
     (old / "record.json").write_text(json.dumps({**record, "recipe": recipe}))
     for name in ("run.json", "schema.json", "model.safetensors"):
         (old / name).unlink()

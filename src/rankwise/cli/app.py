@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from rankwise.files import TABLE_SUFFIXES
 from rankwise.registry import nearest
 
 __all__ = ["app"]
@@ -157,7 +158,9 @@ def evaluate(
 
 
 Run = Annotated[Path, typer.Argument(exists=True, file_okay=False, help="The folder of a run.")]
-TABLES = (".csv", ".parquet", ".jsonl")
+Device = Annotated[
+    str, typer.Option(help="Where to compute: cpu, cuda, cuda:1, mps, xpu; auto is the accelerator if there is one.")
+]
 
 
 @app.command(short_help="Score new data with a trained run.")
@@ -174,6 +177,7 @@ def predict(
     ranked: Annotated[
         bool, typer.Option("--ranked", help="Sort the rows of each list, best first, with a column rank.")
     ] = False,
+    device: Device = "auto",
 ) -> None:
     """Score new data with a trained run; the training data are not needed.
 
@@ -185,7 +189,7 @@ def predict(
     _check_data(data, "--data")
     _check_table(out)
     names = [name.strip() for name in keep.split(",") if name.strip()] if keep else []
-    predict(run, data, out, keep=names, probabilities=probabilities, ranked=ranked)
+    predict(run, data, out, keep=names, probabilities=probabilities, ranked=ranked, device=device)
 
 
 @app.command(short_help="Recommend items to users with a trained run.")
@@ -201,6 +205,7 @@ def recommend(
         ),
     ] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="Items for each user.")] = 10,
+    device: Device = "auto",
 ) -> None:
     """Recommend items to users with a trained recsys run, without those they are known to have chosen.
 
@@ -211,24 +216,32 @@ def recommend(
     if users is not None:
         _check_data(users, "--users")
     _check_table(out)
-    recommend(run, users, out, k)
+    recommend(run, users, out, k, device)
 
 
-@app.command(short_help="Find the nearest images or rows with a trained run.")
+@app.command(short_help="Search texts, images or rows with a trained run.")
 def search(
     run: Run,
-    queries: Annotated[Path, typer.Option(exists=True, help="Images or rows to search for.")],
-    out: Annotated[Path, typer.Option(help="Where to write: .csv, .parquet or .jsonl; - is the standard output.")],
+    queries: Annotated[
+        Path,
+        typer.Option(exists=True, help="Images or rows to search for; texts: .txt (one per line), .jsonl or .csv."),
+    ],
+    out: Annotated[
+        Path, typer.Option(help="Where to write: .csv, .parquet, .jsonl or, of texts, .trec; - is the standard output.")
+    ] = Path("-"),
     gallery: Annotated[
         Path | None, typer.Option(exists=True, help="Images or rows to search; the queries themselves by default.")
     ] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="Matches for each query.")] = 10,
+    device: Device = "auto",
 ) -> None:
-    """Find the nearest images or rows of a gallery for each query, by a trained retrieval run."""
+    """Find the best documents of its corpus for each query by a text-search run, or the nearest images or rows of a
+    gallery by a retrieval run."""
     from rankwise.cli.predict import search
 
-    _check_table(out)
-    search(run, queries, gallery, out, k)
+    if out.suffix != ".trec":
+        _check_table(out)
+    search(run, queries, gallery, out, k, device)
 
 
 @app.command(short_help="Detect objects in images with a trained run.")
@@ -239,6 +252,7 @@ def detect(
     drawings: Annotated[
         Path | None, typer.Option(help="A folder for the images with their boxes drawn in.", show_default=False)
     ] = None,
+    device: Device = "auto",
 ) -> None:
     """Detect objects in images with a trained detection run."""
     from rankwise.cli.predict import detect
@@ -247,7 +261,7 @@ def detect(
     if out.suffix != ".json":
         raise typer.BadParameter(f"expected .json, got {out.name!r}", param_hint="--out")
     check_out(out)
-    detect(run, images, out, drawings)
+    detect(run, images, out, drawings, device)
 
 
 def _check_data(path: Path, option: str) -> None:
@@ -261,8 +275,8 @@ def _check_table(out: Path) -> None:
 
     if str(out) == "-":
         return
-    if out.suffix not in TABLES:
-        raise typer.BadParameter(f"expected {', '.join(TABLES)} or -, got {out.name!r}", param_hint="--out")
+    if out.suffix not in TABLE_SUFFIXES:
+        raise typer.BadParameter(f"expected {', '.join(TABLE_SUFFIXES)} or -, got {out.name!r}", param_hint="--out")
     check_out(out)
 
 

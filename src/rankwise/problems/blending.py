@@ -7,13 +7,11 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-from rankwise.lists import pack
-from rankwise.metrics.metric import measure_lists
 from rankwise.metrics.names import create_metrics
 from rankwise.models import standardise
 from rankwise.problems.inspection import spread_over
 from rankwise.problems.problem import Settings
-from rankwise.problems.rows import JudgedRows
+from rankwise.problems.rows import JudgedRows, measure_grades
 
 __all__ = ["choose_blend", "judged_rows"]
 
@@ -57,8 +55,7 @@ def choose_blend(
     for settings, scores in candidates:
         of_solved = standardise(scores)
         for share in shares:
-            lists = pack(torch.lerp(of_solved, of_trained, share), known.labels, mask=known.mask)
-            values, _ = measure_lists(lists, made)
+            values, _ = measure_grades(torch.lerp(of_solved, of_trained, share), known.labels, known.mask, made)
             mean = float(values[made[0].name].nanmean())
             if not best or mean > best["validation"]:
                 best = {**settings, "share": share, "validation": mean}
