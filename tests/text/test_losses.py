@@ -171,7 +171,7 @@ def test_the_evaluator_knows_grades(encoder, texts):
     vectors, corpus = (encoder.encode(list(each.values()), convert_to_tensor=True) for each in (queries, documents))
     cosines = normalize(vectors, dim=1) @ normalize(corpus, dim=1).T
     grades = torch.tensor([[judgements[query].get(name, 0) for name in documents] for query in queries])
-    expected = rw.evaluate(cosines, grades, ["ndcg@10"], bootstrap=0).means["ndcg@10"]
+    expected = rw.evaluate(cosines, grades, ["ndcg@10"], gain="linear", bootstrap=0).means["ndcg@10"]
     assert found["dev_ndcg@10"] == pytest.approx(expected)
     binary = rw.evaluate(cosines, (grades > 0).long(), ["ndcg@10"], bootstrap=0).means["ndcg@10"]
     assert found["dev_ndcg@10"] != pytest.approx(binary)

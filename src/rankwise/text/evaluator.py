@@ -10,6 +10,7 @@ from sentence_transformers.base.evaluation import BaseEvaluator
 from torch import Tensor
 
 from rankwise.checks import check_count
+from rankwise.gains import Gain
 from rankwise.metrics import Evaluation, evaluate_grades
 
 __all__ = ["GradedRetrievalEvaluator"]
@@ -26,6 +27,7 @@ class GradedRetrievalEvaluator(BaseEvaluator):  # type: ignore[misc]
         judgements: by the name of the query, grades by the name of the document; above 0 is relevant. Queries without a
             relevant document are left out.
         metrics: by name; the first chooses the best checkpoint.
+        gain: of NDCG: "linear" as trec_eval has it, "exp2" or a function.
         name: put before the names of the metrics.
         chunk: texts that are encoded at once.
 
@@ -44,6 +46,7 @@ class GradedRetrievalEvaluator(BaseEvaluator):  # type: ignore[misc]
         judgements: Mapping[str, Mapping[str, float]],
         *,
         metrics: Sequence[str] = ("ndcg@10", "map", "recall@100", "mrr"),
+        gain: Gain = "linear",
         name: str = "",
         chunk: int = 32,
     ) -> None:
@@ -60,7 +63,8 @@ class GradedRetrievalEvaluator(BaseEvaluator):  # type: ignore[misc]
         self.names, self.queries = tuple(kept), [queries[query] for query in kept]
         self.corpus = list(corpus.values())
         self.judged = [{numbers[document]: grade for document, grade in grades.items()} for grades in kept.values()]
-        self.metrics, self.name, self.chunk = tuple(metrics), name, check_count("chunk", chunk)
+        self.metrics, self.gain, self.name = tuple(metrics), gain, name
+        self.chunk = check_count("chunk", chunk)
         self.primary_metric = self.metrics[0]
         self.evaluation: Evaluation | None = None
 
@@ -77,7 +81,7 @@ class GradedRetrievalEvaluator(BaseEvaluator):  # type: ignore[misc]
         scores: list[Tensor] = [
             model.similarity(rows, documents).float().cpu() for rows in vectors.split(max(1, _CELLS // len(documents)))
         ]
-        self.evaluation = evaluate_grades(torch.cat(scores), grades, self.metrics, bootstrap=0)
+        self.evaluation = evaluate_grades(torch.cat(scores), grades, self.metrics, gain=self.gain, bootstrap=0)
         found: dict[str, float] = self.prefix_name_to_metrics(self.evaluation.means, self.name)
         self.store_metrics_in_model_card_data(model, found, epoch, steps)
         return found
