@@ -115,8 +115,8 @@ class TextSearch(Problem[TextSchema, TextPart]):
     second_loss: LossChoice | None = LossChoice.of("listwise-cross-entropy", gain=GAIN)
     batches: TextBatches = TextBatches()
     optimiser: HeadOptimiser = HeadOptimiser()
-    budget: Budget = Budget(steps=100)
-    evaluation: EvaluationOptions = EvaluationOptions(every=20)
+    budget: Budget = Budget(steps=200)
+    evaluation: EvaluationOptions = EvaluationOptions(every=50)
     refit: bool = True
     metrics: Names = ("ndcg@10", "map", "recall@100", "mrr")
 
