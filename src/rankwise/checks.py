@@ -180,7 +180,7 @@ def check_labels(labels: Tensor, kind: str, mask: Tensor | None = None) -> None:
 
 
 def _surely_right(labels: Tensor, kind: str) -> bool:
-    """Whether the largest and the smallest of all labels, masked or not, leave nothing to ask."""
+    """Return whether the largest and smallest label, masked or not, already prove all labels valid."""
     if not labels.numel():
         return True
     low, high = (end.item() for end in torch.aminmax(labels))

@@ -48,8 +48,8 @@ def evaluate_retrieval(
     """Rank a gallery for every query embedding; an item of the query's class is relevant.
 
     Without a gallery every item is a query against all the others. Nothing is cut off: only values are sorted, and the
-    relevant items are found among them. Ties are averaged (mAP: one threshold). `recall@k` is the convention of the
-    retrieval literature: 1 if any relevant item is among the first k (`hit@k`), not the share of those found.
+    relevant items are searched among them. Ties are averaged (mAP: one threshold). `recall@k` is the convention of the
+    retrieval literature: 1 if any relevant item is among the first k (`hit@k`), not the share of relevant items.
 
     Args:
         embeddings: (N, d) queries.
@@ -80,10 +80,10 @@ def evaluate_retrieval(
     rows = block_size or _rows_at_once(len(queries.classes), len(gallery.classes))
     parts: dict[str, list[Tensor]] = {metric.name: [] for metric in made}
     tied = []
-    for found in _located(queries, gallery, distance, rows, {metric.ties for metric in made}):
+    for located in _located(queries, gallery, distance, rows, {metric.ties for metric in made}):
         for metric in made:
-            parts[metric.name].append(metric.per_list(found[metric.ties]))  # type: ignore[arg-type]
-        tied.append(found[made[0].ties].positives.tied)
+            parts[metric.name].append(metric.per_list(located[metric.ties]))  # type: ignore[arg-type]
+        tied.append(located[made[0].ties].positives.tied)
     values = {name: torch.cat(part) for name, part in parts.items()}
     return collect(made, values, torch.cat(tied), empty=empty, confidence=confidence, bootstrap=bootstrap, seed=seed)
 
@@ -95,8 +95,8 @@ class _Items:
 
 
 @dataclass(frozen=True)
-class _Found:
-    """As much of a RankedLists as a metric of binary labels looks at."""
+class _BinaryLists:
+    """The part of `RankedLists` that metrics of binary labels read."""
 
     positives: Positives
     ties: str
@@ -142,8 +142,8 @@ def _rows_at_once(queries: int, gallery: int) -> int:
 
 def _located(
     queries: _Items, gallery: _Items, distance: str, rows: int, policies: Iterable[str]
-) -> Iterator[dict[str, _Found]]:
-    """Block by block, where the relevant items of each query stand, under each tie policy."""
+) -> Iterator[dict[str, _BinaryLists]]:
+    """Yield, block by block, the ranks of the relevant items of each query under each tie policy."""
     by_class = torch.argsort(gallery.classes, stable=True)
     classes = gallery.classes[by_class]
     start, stop = (torch.searchsorted(classes, queries.classes, right=right) for right in (False, True))
@@ -157,18 +157,19 @@ def _located(
         if without_self:
             keys.diagonal(first).fill_(float("inf"))
         begin, end = start[first : first + rows, None], stop[first : first + rows, None]
-        place = begin + torch.arange(int((end - begin).max()), device=keys.device)
-        own = keys.gather(1, by_class[place.clamp_max(len(classes) - 1)]).masked_fill_(place >= end, float("inf"))
+        index = begin + torch.arange(int((end - begin).max()), device=keys.device)
+        own = keys.gather(1, by_class[index.clamp_max(len(classes) - 1)]).masked_fill_(index >= end, float("inf"))
         own, valid = _present(sort_values(own))
         keys = sort_values(keys, in_place=True)
         sizes = torch.full((len(keys),), size, device=keys.device)
         yield {
-            ties: _Found(locate(keys, own, valid, sizes, pessimistic=ties == "pessimistic"), ties) for ties in policies
+            ties: _BinaryLists(locate(keys, own, valid, sizes, pessimistic=ties == "pessimistic"), ties)
+            for ties in policies
         }
 
 
 def _key_function(queries: Tensor, gallery: Tensor, distance: str) -> Callable[[slice, Tensor], Tensor]:
-    """What falls as similarity rises, (rows, M) for some of the queries, in one product, written where it is told."""
+    """Return a function that writes sort keys (rows, M) of some queries into a buffer; a key falls with similarity."""
     if distance == "cosine":
         queries, gallery = (
             normalize(_rescale(points, points.abs().amax(1, keepdim=True))) for points in (queries, gallery)

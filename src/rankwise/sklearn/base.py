@@ -1,4 +1,4 @@
-"""What the estimators share: options and their checks, features, training, scores."""
+"""Base of the estimators: options and their checks, features, training, scores."""
 
 from __future__ import annotations
 

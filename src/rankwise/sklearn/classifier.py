@@ -143,8 +143,8 @@ class APClassifier(ClassifierMixin, RankingEstimator):  # type: ignore[misc]
         self._portfolio = Portfolio(self._make_loss(), **options)
         self._portfolio.fit(X, rows, self._random)
         mean = torch.stack([mix.shares for mix in self._portfolio.mixes]).mean(0).numpy()
-        found = zip(self._portfolio.names, self._portfolio.quality, mean, strict=True)
-        self.learners_ = [{"learner": name, "ap": float(ap), "weight": float(weight)} for name, ap, weight in found]
+        learners = zip(self._portfolio.names, self._portfolio.quality, mean, strict=True)
+        self.learners_ = [{"learner": name, "ap": float(ap), "weight": float(weight)} for name, ap, weight in learners]
 
     @available_if(_takes_more_rows)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> APClassifier:

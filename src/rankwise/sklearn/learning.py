@@ -21,7 +21,7 @@ Weights = list[Tensor]
 
 @dataclass(frozen=True)
 class Budget:
-    """How long and how fast to learn.
+    """Length and learning rate of a training.
 
     Attributes:
         steps: optimiser steps at most.

@@ -50,7 +50,7 @@ _BOOSTING = partial(
 
 @dataclass(frozen=True)
 class Rows:
-    """What learners learn from.
+    """Training rows of the learners.
 
     Attributes:
         kinds: (N,) the class of each row, 0 .. C-1; weights: (N,) positive numbers.

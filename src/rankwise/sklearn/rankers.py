@@ -21,7 +21,7 @@ __all__ = ["ListRanker", "NDCGRanker", "PApRanker"]
 
 
 class ListRanker(RankingEstimator):
-    """What the rankers share. Not for direct use."""
+    """Base class of the rankers, not for direct use."""
 
     # Under metadata routing the ids follow the rows through pipelines and searches without being asked for.
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"qid": True}
@@ -31,7 +31,7 @@ class ListRanker(RankingEstimator):
     batch_queries: int
 
     def _metric(self) -> Metric:
-        """What this ranker is scored by."""
+        """Return the metric that this ranker is scored by."""
         raise NotImplementedError
 
     def fit(self, X: Any, y: Any, qid: Any = None, sample_weight: Any = None) -> ListRanker:
@@ -102,10 +102,10 @@ class ListRanker(RankingEstimator):
         metric = self._metric()
         labels = column_or_1d(y)
         check_consistent_length(scores, labels)
-        found = evaluate(
+        result = evaluate(
             scores, labels, metric, query_ids=_query_numbers(qid, len(scores)), weights=weights, bootstrap=0
         )
-        return found.means[metric.name]
+        return result.means[metric.name]
 
     def _check_rows(
         self, X: Any, y: Any, qid: Any, sample_weight: Any, *, reset: bool

@@ -210,7 +210,7 @@ class _JoinShares(torch.autograd.Function):
         return total[ctx.own.to(total.device)], None
 
 
-class _SaveMemory(TrainerCallback):  # type: ignore[misc]
+class _SaveMemory(TrainerCallback):
     """Save what the loss remembers beside each checkpoint of a trainer, and load it where a training goes on."""
 
     def __init__(self, loss: CorpusRankingLoss) -> None:
