@@ -21,7 +21,7 @@ LISTS, CELLS, SCORES, EQUALS = 2000, 2**22, 200_000, 300
 POSITIONS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 30, 50, 75, 100)
 LEVELS = 50
 # A random order is drawn until so many lists were ordered, each at most so often.
-ORDERS, MOST_ORDERS = 400, 20
+ORDERS, MOST_ORDERS = 2000, 1000
 
 
 @dataclass(frozen=True)
@@ -108,12 +108,12 @@ def random_order(inspection: Inspection, names: Iterable[str]) -> dict[str, floa
         seen = inspection.look(numbers)
         mask = torch.ones_like(seen.scores, dtype=torch.bool) if seen.mask is None else seen.mask
         times = max(1, min(MOST_ORDERS, ORDERS // len(chosen), CELLS // max(1, seen.scores.numel())))
-        for _ in range(times):
-            scores = torch.rand(seen.scores.shape, generator=generator)
-            for kind, labels in (("grades", seen.labels), ("binary", (seen.labels > 0).long())):
-                if of_kind := [metric for metric in metrics if metric.record.labels == kind]:
-                    for name, of_metric in measure_lists(pack(scores, labels, mask=mask), of_kind)[0].items():
-                        values[name].append(of_metric)
+        scores = torch.rand((times * len(seen.scores), seen.scores.shape[1]), generator=generator)
+        for kind, labels in (("grades", seen.labels), ("binary", (seen.labels > 0).long())):
+            if of_kind := [metric for metric in metrics if metric.record.labels == kind]:
+                lists = pack(scores, labels.repeat(times, 1), mask=mask.repeat(times, 1))
+                for name, of_metric in measure_lists(lists, of_kind)[0].items():
+                    values[name].append(of_metric)
     return {name: float(torch.cat(of_metric).nanmean()) for name, of_metric in values.items() if of_metric}
 
 
