@@ -1,8 +1,8 @@
 """Every block of code on every page runs, in the order of the page, in one folder and one session for each page.
 
-Training is cut to a few steps, `audit` answers its quickest question, and the reader's own files are made from bundled
-data. What cannot run here (several machines, data that are not bundled) is read and checked as far as that goes;
-`ONLY_CHECKED` names it.
+Training is cut to a few steps on all pages but the README, `audit` answers its quickest question, and the reader's
+own files are made from bundled data. What cannot run here (several machines, data that are not bundled) is read and
+checked as far as that goes; `ONLY_CHECKED` names it.
 """
 
 from __future__ import annotations
@@ -25,13 +25,12 @@ from workers.readers_files import READERS_FILES
 from workers.small_portfolio import shrink_ensembles
 
 LANGUAGES = {"python", "sh", "yaml", "text"}
+README = PAGES[0]
 FEW_STEPS = "budget={steps: 8}"
 ONLY_CHECKED = {
     "pip install .": "the project is installed already",
     "pip install '.[demo]'": "the project is installed already",
     "pip install '.[train,vision]'": "the project is installed already",
-    "make demo": "minutes",
-    "make test": "runs this test",
     "rankwise demo": "takes long; tests/cli/test_cli.py runs it with --quick",
     "rankwise simulate --csv simulation.csv": "takes long; tests/cli/test_audit.py runs it with --quick",
     "rankwise train ml-1m 'data={train: ml-100k, test: 0.2}' --out runs/ml-100k": "no such data here",
@@ -70,7 +69,7 @@ def test_every_block_of_a_page_runs(page, tmp_path, monkeypatch):
             elif block.language == "sh":
                 for command in commands(block):
                     if command not in ONLY_CHECKED:
-                        run_command(command)
+                        run_command(command, cut=page != README)
     finally:
         sklearn.set_config(**settings)
         torch.set_default_dtype(torch.float32)
@@ -96,8 +95,6 @@ def test_what_is_only_checked_could_run(command, tmp_path, monkeypatch):
     if command.startswith("pip install"):
         asked = re.findall(r"[\w]+", command.partition("[")[2])
         assert set(asked) <= set(PYPROJECT["project"]["optional-dependencies"])
-    elif command.startswith("make "):
-        assert re.search(rf"^{command.removeprefix('make ')}:", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
     elif "examples/" in command:
         assert (ROOT / next(word for word in words(command) if word.startswith("examples/"))).is_file()
     else:
@@ -105,12 +102,18 @@ def test_what_is_only_checked_could_run(command, tmp_path, monkeypatch):
         parse_command([word for word in words(arguments) if word != "device.accelerator=cuda"])  # not on this machine
 
 
-def run_command(command: str) -> None:
-    """Run a line of a shell block; only a few programs are known."""
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_target_of_make_that_a_page_names_exists(page):
+    named = set(re.findall(r"`make ([a-z-]+)", page.read_text(encoding="utf-8")))
+    assert named <= set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+
+
+def run_command(command: str, *, cut: bool) -> None:
+    """Run a line of a shell block, with few training steps if `cut`; only a few programs are known."""
     program, *arguments = words(command)
     if program == "rankwise":
         if arguments[0] == "train":
-            arguments.insert(2, FEW_STEPS)
+            arguments[2:2] = [FEW_STEPS] if cut else []
         elif arguments[0] == "audit":
             arguments += ["--quick", "--ask", "bounds"]  # tests/cli/test_audit.py asks all questions
         assert main(arguments) == 0, command
@@ -153,7 +156,7 @@ def check_recipe(block: Block) -> None:
 
 
 def test_the_first_snippet_of_the_readme_learns():
-    snippet = next(block for block in blocks(PAGES[0]) if block.language == "python")
+    snippet = next(block for block in blocks(README) if block.language == "python")
     session: dict[str, torch.Tensor] = {}
     exec(snippet.text, session)
     scores, labels = session["scores"], session["labels"]
@@ -167,6 +170,21 @@ def test_the_readme_names_every_loss_and_metric():
     from rankwise.losses import LOSSES
     from rankwise.metrics import METRICS
 
-    text = PAGES[0].read_text(encoding="utf-8")
+    text = README.read_text(encoding="utf-8")
     missing = [record.name for record in (*LOSSES, *METRICS) if f"`{record.name}" not in text]
     assert not missing
+
+
+def test_the_readme_is_short_and_its_links_lead_somewhere():
+    text = README.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 120
+    links = re.findall(r"\]\((?!http)([^)#]+)", text)
+    assert len(links) > 5
+    assert not [link for link in links if not (ROOT / link).exists()]
+
+
+def test_the_readme_counts_the_baselines():
+    from rankwise.losses import LOSSES
+
+    count = sum(record.role == "baseline" for record in LOSSES)
+    assert f" {count} losses of other authors" in README.read_text(encoding="utf-8").replace("\n", " ")

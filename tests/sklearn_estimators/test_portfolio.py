@@ -11,7 +11,6 @@ from sklearn.metrics import average_precision_score
 
 from rankwise.sklearn import APClassifier
 from rankwise.sklearn.portfolio import Rows
-from rankwise.sklearn.stacking import fit_mix
 
 
 def small(**options):
@@ -111,20 +110,6 @@ def test_linear_is_a_linear_model(rings):
     middle = model._scores((X[:50] + X[50:100]) / 2 * 1e-3)
     ends = model._scores(np.r_[X[:50], X[50:100]] * 1e-3).reshape(2, 50, 1).mean(0)
     np.testing.assert_allclose(middle, ends, atol=1e-6)
-
-
-def test_mixing_weights_are_not_negative_and_follow_the_evidence():
-    random = np.random.default_rng(0)
-    truth = random.normal(size=4000)
-    labels = random.random(4000) < expit(2 * truth - 3)
-    scores = np.stack([truth + 0.5 * random.normal(size=4000), truth + 0.5 * random.normal(size=4000), -truth])
-    mix = fit_mix(scores, labels, np.ones(4000), random)
-    assert (mix.weight >= 0).all()
-    assert mix.weight[:2].min() > 0.3
-    assert mix.weight[2] < 0.05
-    # Two noisy views of the same truth are better than one.
-    alone = average_precision_score(labels, scores[0])
-    assert average_precision_score(labels, mix(scores)) > alone + 0.02
 
 
 @pytest.mark.parametrize("word", ["networks", "trees"])

@@ -21,8 +21,8 @@ from sklearn.utils.validation import (
 
 from rankwise.checks import check_choice
 from rankwise.metrics import average_precision
+from rankwise.models.mixing import fit_sigmoid
 from rankwise.sklearn.base import Floats, RankingEstimator
-from rankwise.sklearn.calibration import fit_sigmoid
 from rankwise.sklearn.portfolio import Portfolio, Rows
 from rankwise.sklearn.problems import OneList, hold_out
 from rankwise.sklearn.table import merge_rows, row_keys, scaler_of
@@ -142,7 +142,7 @@ class APClassifier(ClassifierMixin, RankingEstimator):  # type: ignore[misc]
         options = {"hidden": self.hidden, "budget": self._budget, "batch_size": self.batch_size}
         self._portfolio = Portfolio(self._make_loss(), **options)
         self._portfolio.fit(X, rows, self._random)
-        mean = np.mean([mix.weight for mix in self._portfolio.mixes], axis=0)
+        mean = torch.stack([mix.shares for mix in self._portfolio.mixes]).mean(0).numpy()
         found = zip(self._portfolio.names, self._portfolio.quality, mean, strict=True)
         self.learners_ = [{"learner": name, "ap": float(ap), "weight": float(weight)} for name, ap, weight in found]
 
@@ -250,6 +250,7 @@ class APClassifier(ClassifierMixin, RankingEstimator):  # type: ignore[misc]
             positive = (kinds == (1 if self._outputs == 1 else output))[row_of]
             for chosen in (held, np.ones_like(held)):
                 if positive[chosen].any() and not positive[chosen].all():
-                    fitted = fit_sigmoid(scores[..., output][chosen], positive[chosen], weights[row_of][chosen])
-                    self._slope[output], self._intercept[output] = fitted
+                    given = (scores[..., output][chosen], positive[chosen], weights[row_of][chosen])
+                    sigmoid = fit_sigmoid(*(torch.from_numpy(each) for each in given))
+                    self._slope[output], self._intercept[output] = sigmoid
                     break

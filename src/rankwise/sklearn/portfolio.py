@@ -22,11 +22,11 @@ from torch import Tensor, nn
 from rankwise.losses import LOSSES
 from rankwise.metrics import average_precision
 from rankwise.models.bins import PiecewiseLinear
+from rankwise.models.mixing import Mix, fit_mix
 from rankwise.sklearn.learning import Budget, Fetch
 from rankwise.sklearn.network import Network
 from rankwise.sklearn.problems import OneList
 from rankwise.sklearn.scorer import Members
-from rankwise.sklearn.stacking import Mix, fit_mix
 from rankwise.sklearn.table import bound, scaler_of
 
 __all__ = ["Portfolio", "Rows"]
@@ -217,7 +217,8 @@ class Portfolio:
     def logits(self, X: Any) -> Floats:
         """Return log odds (N, outputs)."""
         scores = np.stack([entry.learner.member_scores(table).mean(0) for entry, table in self._tables(X)])
-        return np.stack([mix(scores[..., output]) for output, mix in enumerate(self.mixes)], axis=1)
+        mixed = [mix(torch.from_numpy(scores[..., output])).numpy() for output, mix in enumerate(self.mixes)]
+        return np.stack(mixed, axis=1)
 
     def _tables(self, X: Any) -> Iterator[tuple[Entry, Encoded]]:
         """Yield each learner with the table in its view, made once for all learners of that view."""
@@ -286,12 +287,9 @@ def _fit_mixes(scores: Floats, rows: Rows, random: np.random.Generator) -> tuple
         if len(np.unique(labels[known])) < 2:
             known = np.ones_like(known)
         own, labels, weights = scores[:, known, output], labels[known], rows.weights[known]
-        mixes.append(fit_mix(own, labels, weights, random))
-        found = average_precision(
-            torch.from_numpy(own),
-            torch.from_numpy(labels).expand(own.shape).long(),
-            weights=torch.from_numpy(weights).expand(own.shape),
-            reduction="none",
-        )
-        quality.append(found.numpy())
+        known_scores, positive, importance = (torch.from_numpy(each) for each in (own, labels, weights))
+        mixes.append(fit_mix(known_scores, positive, importance, seed=int(random.integers(2**31))))
+        expanded = (each.expand(own.shape) for each in (positive.long(), importance))
+        values = average_precision(known_scores, next(expanded), weights=next(expanded), reduction="none")
+        quality.append(values.numpy())
     return mixes, np.mean(quality, axis=0)
