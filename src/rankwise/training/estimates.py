@@ -119,7 +119,9 @@ def _watch(into: list[_Numbers]) -> Hook:
 
     def seen(tracker: nn.Module, given: tuple[Any, ...], _: dict[str, Any]) -> None:
         if isinstance(tracker, PairAverages):
-            ids, observed = given
+            ids, observed, *chosen = given
+            if chosen and chosen[0] is not None:
+                ids, observed = ids[chosen[0]], observed[chosen[0]]
             remembered, known = tracker.table.read(ids)
             into.append((remembered, observed[:, None], known))
         elif isinstance(tracker, ThresholdTracker):
