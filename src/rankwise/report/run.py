@@ -230,8 +230,8 @@ def _along_the_ranking(result: RunResult, figures: ListFigures) -> Section:
             (curve(figures.along, figures.height, "NDCG", look, markers=True),),
         )
         text = (
-            f"How good are the first {plural(item, 2)}? NDCG compares their relevance, the first positions counting most, "
-            "with that of the best possible order, which gets 1."
+            f"How good are the first {plural(item, 2)}? NDCG compares their relevance, the first positions counting "
+            "most, with that of the best possible order, which gets 1."
         )
         caption = f"Mean over {share}. Note the axis: every mark about doubles the number."
         alt = f"NDCG of the first items: {first:.3f} at 1, {last:.3f} at {figures.along[-1]:.0f}."
