@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from rankwise.checks import check_choice
-from rankwise.lists import Lists, compact, count, every
+from rankwise.lists import Lists, compact, count, surely_all
+from rankwise.modes import widen
 from rankwise.positives import Positives, locate, locate_dense
 from rankwise.sorting import Descending, argsort, sort_values
 
@@ -118,7 +119,8 @@ class RankedLists:
 
     @cached_property
     def tied(self) -> bool:
-        return self.ties == "average" and bool(self.has_ties.any())
+        # The host does not wait for an accelerator to find out.
+        return self.ties == "average" and (self._place.device.type != "cpu" or bool(self.has_ties.any()))
 
     @cached_property
     def start(self) -> Tensor:
@@ -168,7 +170,7 @@ class RankedLists:
             return falling.places(reach), self.mask[:, :reach]
         chosen = self._scores >= -self._keys[:, width - 1 : width]
         index, valid = compact(chosen if self.full else chosen.logical_and_(self.lists.mask))
-        order = argsort(-self._scores.gather(1, index), None if every(valid) else valid)
+        order = argsort(-self._scores.gather(1, index), None if surely_all(valid) else valid)
         return index.gather(1, order), valid
 
     @cached_property
@@ -217,7 +219,9 @@ def rank(lists: Lists, ties: str = "average") -> RankedLists:
 
 
 def narrow(values: Tensor) -> Tensor:
-    """float32 wherever it holds the numbers exactly: it sorts several times faster than float64."""
+    """Return float32 where it holds the numbers exactly, on the CPU: it sorts several times faster than float64."""
+    if values.device.type != "cpu":
+        return values if values.is_floating_point() else widen(values)
     if not values.is_floating_point() and int(values.max() if values.numel() else 0) < 2**24:
         return values.float()
     values = values if values.is_floating_point() else values.double()

@@ -80,7 +80,7 @@ def test_a_run_leaves_everything_in_its_folder(folder, capsys):
     names = {path.name for path in run.iterdir()}
     assert names == {
         ".lock", "recipe.yaml", "run.json", "schema.json", "model.safetensors", "log.csv", "checkpoints", "test.json",
-        "test-queries.csv", "test-scores.csv", "report.html", "importance.csv",
+        "test-queries.csv", "test-scores.csv", "report.html", "importance.csv", "refit-log.csv",
     }  # fmt: skip
     assert [path.name for path in Checkpoints(run / "checkpoints").paths()] == [
         "step-00000060.pt", "step-00000056.pt", "step-00000049.pt"
@@ -302,3 +302,25 @@ def _children(pid):
             if int(after_name[1]) == pid:
                 found.append(int(stat.parent.name))
     return sorted(found)
+
+
+@pytest.mark.parametrize("every", ["null", "2"])
+def test_a_run_that_takes_the_last_weights_says_so(folder, capsys, every):
+    evaluation = f"evaluation={{every: {every}, weights: last}}"
+    assert main(["train", "rows.yaml", "budget.steps=7", evaluation]) == 0
+    out, _ = capsys.readouterr()
+    assert "Weights of the last step, 7." in out
+    assert "best" not in out
+    text = (folder / "runs" / "rows" / "report.html").read_text()
+    assert "The weights of the last step are judged here" in text
+    assert "best on the validation data" not in text
+
+
+def test_a_validation_part_without_a_relevant_row_cannot_choose_weights(folder, capsys):
+    """NaN is no value of a metric: the weights before the first step would be kept as the best."""
+    lines = (folder / "queries.txt").read_text().splitlines()
+    (folder / "irrelevant.txt").write_text("\n".join(f"0{line[1:]}" for line in lines) + "\n")
+    arguments = ["train", "queries.yaml", "data.validation=irrelevant.txt", "data.test=queries.txt"]
+    assert main(arguments) == 2
+    assert "expected a validation part to choose the weights by" in capsys.readouterr().err
+    assert main([*arguments, "evaluation={every: 15, weights: last}", "--out", "runs/last"]) == 0

@@ -585,3 +585,42 @@ def test_mammography(real_data):
     assert table.part.features.shape == (11_183, 6)
     assert int(table.part.labels.sum()) == 260
     assert table.schema.classes == ("-1", "1")
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["1.2{},5", "1,2{}.5", "1 2{}.5", "1'2{}.5", "{}.5%", "${}.50", "{},50 €", "\u2212{}.5", "1.2{}.567"],
+)
+def test_numbers_as_people_write_them_are_refused_not_left_out(tmp_path, form):
+    """Read as text they would differ in every row, and the column would be left out."""
+    rows = [f"{form.format(number + 10)};{number % 7};{number % 3 == 0:d}" for number in range(30)]
+    (tmp_path / "t.csv").write_text("\n".join(["size;x;y", *rows]) + "\n")
+    with pytest.raises(ValueError, match=r"column 'size': expected plain numbers such as -1234\.5"):
+        read_table(tmp_path / "t.csv")
+    schema = read_table(tmp_path / "t.csv", drop=["size"]).schema
+    assert schema.features == ("x",)
+    assert read_table(tmp_path / "t.csv", categories=["size"], features=["size", "x"]).schema.encoding.categories
+
+
+def test_few_values_with_decimal_commas_are_no_categories(tmp_path):
+    rows = [f"{('0', '1', '2,5', '1', '2')[number % 5]};{number % 7};{number % 3 == 0:d}" for number in range(30)]
+    (tmp_path / "t.csv").write_text("\n".join(["grade;x;y", *rows]) + "\n")
+    with pytest.raises(ValueError, match="column 'grade': expected numbers with a decimal point, got '2,5'"):
+        read_table(tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize("form", ["{:02d}.01.2026", "01/{:02d}/2026", "{:02d}-01-26", "{:02d}.01.2026 12:30"])
+def test_dates_as_people_write_them_are_refused_not_left_out(tmp_path, form):
+    rows = [f"{form.format(number + 1)};{number % 7};{number % 3 == 0:d}" for number in range(30)]
+    (tmp_path / "t.csv").write_text("\n".join(["day;x;y", *rows]) + "\n")
+    with pytest.raises(ValueError, match="column 'day': expected dates such as 2026-01-31"):
+        read_table(tmp_path / "t.csv")
+
+
+def test_a_class_is_the_same_as_a_whole_number_and_as_a_float(tmp_path):
+    pl.DataFrame({"x": [1.0, 2.0, 3.0], "y": [1, 2, 2]}).write_parquet(tmp_path / "whole.parquet")
+    pl.DataFrame({"x": [1.0, 2.0, 3.0], "y": [1.0, 2.0, 2.0]}).write_parquet(tmp_path / "float.parquet")
+    for first, second in (("whole", "float"), ("float", "whole")):
+        part, schema = read_table(tmp_path / f"{first}.parquet", target="classes")
+        assert schema.classes == ("2", "1")
+        assert schema.read(tmp_path / f"{second}.parquet").labels.tolist() == part.labels.tolist()

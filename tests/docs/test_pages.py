@@ -18,13 +18,15 @@ import yaml
 
 from rankwise.cli import main
 from rankwise.problems import KINDS, BadRecipe, load_problem, make_problem
+from rankwise.sklearn import APClassifier, NDCGRanker, PApRanker
 from workers.pages import PAGES, ROOT, Block, blocks, commands, name_of, words
 from workers.pyproject import PYPROJECT
 from workers.readers_files import READERS_FILES
+from workers.small_portfolio import shrink_ensembles
 
 LANGUAGES = {"python", "sh", "yaml", "text"}
 README = PAGES[0]
-FEW_STEPS = "budget={steps: 20}"
+FEW_STEPS = "budget={steps: 8}"
 ONLY_CHECKED = {
     "pip install .": "the project is installed already",
     "pip install '.[demo]'": "the project is installed already",
@@ -49,6 +51,9 @@ def test_every_block_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     if name_of(page) in READERS_FILES:
         READERS_FILES[name_of(page)](tmp_path)
+    shrink_ensembles(monkeypatch)
+    for estimator in (APClassifier, NDCGRanker, PApRanker):
+        monkeypatch.setitem(estimator.__init__.__kwdefaults__, "max_steps", 8)
     session: dict[str, object] = {"__name__": "__main__"}
     # A recipe may be shown after the command that uses it.
     for block in blocks(page):

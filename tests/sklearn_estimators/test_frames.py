@@ -48,6 +48,7 @@ def small(**options):
     return APClassifier(**{"model": "linear", "max_iter": 100, "random_state": 0, **options})
 
 
+@pytest.mark.usefixtures("few_trees")
 @pytest.mark.parametrize("frame", [as_pandas, as_polars])
 @pytest.mark.parametrize("model", ["linear", "auto"])
 def test_columns_of_every_kind_are_learned_from(frame, model):

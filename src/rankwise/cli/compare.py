@@ -12,8 +12,9 @@ from torch import Tensor
 
 from rankwise.cli.console import print_paragraph, print_table
 from rankwise.cli.machine import record_each
-from rankwise.cli.scores import Columns, by_group, default_metrics, judge, open_scores, same_items
-from rankwise.data import Scores
+from rankwise.cli.scores import Columns, by_group, default_metrics, judge, judge_run, open_scores, same_items
+from rankwise.data import Scores, read_judgements
+from rankwise.data.text_files import is_trec_run
 from rankwise.extras import require
 from rankwise.metrics import Comparison, compare, compare_items
 
@@ -32,15 +33,30 @@ class Compared(NamedTuple):
     queries: list[str]
 
 
-def show_comparison(paths: Sequence[Path], metrics: Sequence[str], columns: Columns, report: Path | None) -> None:
+def show_comparison(
+    paths: Sequence[Path],
+    metrics: Sequence[str],
+    columns: Columns,
+    report: Path | None,
+    judgements: Path | None = None,
+) -> None:
     """Print how the others compare with the first, and write it to a report if one is wanted."""
     if report is not None:
         require("the report", ("jinja2",), extra="report")
+    if all(path.is_file() and is_trec_run(path) for path in paths):
+        _finish(paths, list(_compare_runs(paths, metrics, judgements)), report)
+        return
+    if judgements is not None:
+        raise ValueError("--judgements: expected with TREC run files, got other files")
     seeds = [_seeds(path) for path in paths]
     if any(seeds):
         _show_seeds(paths, seeds, metrics, columns, report)
         return
-    compared = _compare(paths, metrics, columns)
+    _finish(paths, _compare(paths, metrics, columns), report)
+
+
+def _finish(paths: Sequence[Path], compared: Sequence[Compared], report: Path | None) -> None:
+    """Print comparisons, and write them to a report if one is wanted."""
     for each in compared:
         _show(each.title, paths, each.comparisons)
     if report is not None:
@@ -150,6 +166,15 @@ def _compare_all(title: str, metric: str, systems: Sequence[Scores]) -> Compared
     ids = judged[0].query_ids.tolist()
     queries = [str(each) if first.query_names is None else first.query_names[each] for each in ids]
     return Compared(title, comparisons, [next(iter(each.per_query.values())) for each in judged], queries)
+
+
+def _compare_runs(paths: Sequence[Path], metrics: Sequence[str], judgements: Path | None) -> Iterator[Compared]:
+    """Compare TREC run files."""
+    judged = [judge_run(path, judgements, metrics, bootstrap=0) for path in paths]
+    queries = list(read_judgements(judgements).queries)
+    for name in judged[0].means:
+        found = [compare(each, judged[0], metric=name) for each in judged[1:]]
+        yield Compared(name, found, [each.per_query[name] for each in judged], queries)
 
 
 def _compare_queries(paths: Sequence[Path], metrics: Sequence[str]) -> Iterator[Compared]:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from rankwise.cli.console import print_paragraph, print_table
 from rankwise.cli.machine import record, record_each
-from rankwise.cli.scores import Columns, by_group, default_metrics, facts, judge, open_scores
+from rankwise.cli.scores import Columns, by_group, default_metrics, facts, judge, judge_run, open_scores
 from rankwise.data import Scores
+from rankwise.data.text_files import is_trec_run
 from rankwise.extras import require
 from rankwise.metrics import Evaluation
 
@@ -31,6 +32,7 @@ def show_evaluation(
     scores_out: Path | None,
     report: Path | None,
     importance: Path | None,
+    judgements: Path | None = None,
 ) -> None:
     """Print the metrics of `what`; of a run, write scores, a report and the importance of columns where asked."""
     if what.is_dir():
@@ -40,6 +42,9 @@ def show_evaluation(
         raise ValueError(
             f"{what}: expected the folder of a run with --data, --scores-out, --report or --importance, got a file"
         )
+    if is_trec_run(what):
+        _show(str(what), judge_run(what, judgements, metrics))
+        return
     scores = open_scores(what, columns)
     _show_scores(str(what), scores, metrics)
 

@@ -10,9 +10,9 @@ import torch
 import typer
 from torch import Tensor
 
-from rankwise.data import Scores, read_scores
+from rankwise.data import Scores, read_judgements, read_scores, read_trec_run
 from rankwise.extras import require
-from rankwise.metrics import Evaluation, evaluate_grades
+from rankwise.metrics import Evaluation, evaluate_grades, evaluate_run
 
 __all__ = [
     "Columns",
@@ -21,6 +21,7 @@ __all__ = [
     "default_metrics",
     "facts",
     "judge",
+    "judge_run",
     "open_scores",
     "read_file",
     "same_items",
@@ -74,6 +75,15 @@ def open_scores(path: Path, columns: Columns) -> Scores:
             raise ValueError(f"{path}: expected a file of scores or the folder of a finished run, got no {SCORES}")
         return read_file(inside)
     return read_file(path, score=columns.score, label=columns.label, query=columns.query, group=columns.group)
+
+
+def judge_run(path: Path, judgements: Path | None, metrics: Sequence[str], *, bootstrap: int = 1000) -> Evaluation:
+    """Return the metrics of a TREC run file, as trec_eval defines them."""
+    if judgements is None:
+        raise typer.BadParameter(f"{path} is a TREC run file; give --judgements FILE, the qrels")
+    names = list(metrics) or ["ndcg@10", "map", "recall@100", "mrr"]
+    grades = read_judgements(judgements).by_query()
+    return evaluate_run(read_trec_run(path).by_query(), grades, names, bootstrap=bootstrap)
 
 
 def default_metrics(scores: Scores) -> list[str]:

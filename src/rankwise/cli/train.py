@@ -129,15 +129,18 @@ def _train_and_show(
         record_each("runs", {"folder": run.folder, **result})
     if len(runs) == 1:
         test = tests[0]
-        rows = [(name, f"{mean:.4f}", _interval(test.intervals.get(name))) for name, mean in test.means.items()]
-        print_table("Test part", ("metric", "mean", "95 % interval"), rows, numbers=True)
-        best, again = runs[0].history.best_step, runs[0].record.get("refit")
-        print_paragraph(
-            f"Weights of step {best}, the best on validation by {problem.metric}."
-            if again is None
-            else f"Refitted to training and validation data for {again['steps']} steps; on validation step "
-            f"{again['chosen_step']} of {runs[0].steps} was chosen by {problem.metric}."
-        )
+        baselines = runs[0].record.get("baselines", {})
+        rows = [
+            (
+                name,
+                f"{mean:.4f}",
+                _interval(test.intervals.get(name)),
+                *(f"{each[name]:.4f}" for each in baselines.values()),
+            )
+            for name, mean in test.means.items()
+        ]
+        print_table("Test part", ("metric", "mean", "95 % interval", *baselines), rows, numbers=True)
+        print_paragraph(_weights_taken(runs[0]))
     else:
         means = {name: [test.means[name] for test in tests] for name in tests[0].means}
         columns, over_seeds = tabulate_seeds([run.record["seed"] for run in runs], means)
@@ -147,19 +150,36 @@ def _train_and_show(
 
             write_seeds_report(out / "report.html", str(out), runs, tests)
     for run in runs:
-        curve = run.history.curve(problem.metric)
         name = "Validation" if len(runs) == 1 else f"Seed {run.record['seed']}"
-        print_paragraph(f"{name}: {problem.metric} {curve[0]:.3f} {sparkline(curve)} {curve[-1]:.3f}")
+        if curve := run.history.curve(problem.metric):
+            print_paragraph(f"{name}: {problem.metric} {curve[0]:.3f} {sparkline(curve)} {curve[-1]:.3f}")
+    if left_out := getattr(runs[0].schema, "left_out", None):
+        reasons = "; ".join(f"{name} ({reason})" for name, reason in left_out.items())
+        print_paragraph(f"Columns that are no features: {reasons}")
     print_paragraph(f"Run: {out}")
     if (out / "report.html").is_file():
         print_paragraph(f"Report: {out / 'report.html'}")
     print_paragraph(f"Use it: {_next_command(problem, runs[0].folder or out)}")
 
 
+def _weights_taken(run: Run) -> str:
+    """Say which weights the run ended with."""
+    again, evaluation, metric = run.record.get("refit"), run.problem.evaluation, run.problem.metric
+    if again is not None:
+        said = f"Refitted to training and validation data for {again['steps']} steps"
+        if evaluation.weights == "last":
+            return f"{said}."
+        return f"{said}; on validation step {again['chosen_step']} of {run.steps} was chosen by {metric}."
+    if evaluation.weights == "last":
+        return f"Weights of the last step, {len(run.history.losses)}."
+    return f"Weights of step {run.history.best_step}, the best on validation by {metric}."
+
+
 def _next_command(problem: Problem[Any, Any], folder: Path) -> str:
     """Return the command that uses the run on new data."""
     quoted = shlex.quote(str(folder))
     commands = {
+        "text-search": f"rankwise search {quoted} --queries queries.txt -k 10 --out found.csv",
         "recsys": f"rankwise recommend {quoted} --users users.csv -k 10 --out recommended.csv",
         "vectors": f"rankwise search {quoted} --queries new --gallery all -k 10 --out nearest.csv",
         "boxes": f"rankwise detect {quoted} --images folder --out boxes.json",

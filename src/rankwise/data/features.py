@@ -6,7 +6,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,12 @@ MOSTLY = 0.5
 SOMETIMES, FEW_VALUES = 0.05, 10
 ID_NAME = re.compile(r"(^|[\s_.-])(id|ids|uuid|guid|key|index|row|nr|no)$|[a-z]I[dD]$", re.IGNORECASE)
 DECIMAL_COMMA = r"^[+-]?\d+,\d+$"
+# Numbers as people write them: with a decimal comma, groups of three digits, a currency, a percent sign, a minus sign.
+LOCAL_NUMBER = (
+    r"^[+\-\u2212\u2013]?\s*[$\u20ac\u00a3\u00a5]?\s*"
+    r"(\d+([.,]\d+)?|\d{1,3}([ .,'\u2019\u00a0\u202f]\d{3})+([.,]\d+)?)\s*[%$\u20ac\u00a3\u00a5]?$"
+)
+LOCAL_DATE = r"^\d{1,2}([./-])\d{1,2}[./-](\d{4}|\d{2})\b"
 DATE_FORMATS = ("%Y-%m-%d", "%Y/%m/%d", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M")
 DAY = 86_400_000_000.0  # in microseconds
 ABSENT = ""  # the value of a missing category
@@ -199,18 +205,31 @@ def _kind(raw: RawTable, name: str) -> str:
         return "unusable"
     text = strip_text(column).drop_nulls()
     numbers = text.cast(pl.Float64, strict=False)
-    words = numbers.null_count()
+    words, local = numbers.null_count(), text.filter(numbers.is_null() & text.str.contains(LOCAL_NUMBER))
     if len(text) - words > MOSTLY * len(text):
-        answers = len(text) >= FEWEST_ROWS and words > SOMETIMES * len(text) and text.n_unique() <= FEW_VALUES
-        return "category" if answers else "number"
-    if int(text.str.contains(DECIMAL_COMMA).sum()) > MOSTLY * len(text):
+        few = len(text) >= FEWEST_ROWS and words > SOMETIMES * len(text) and text.n_unique() <= FEW_VALUES
+        return "category" if few and not len(local) else "number"
+    commas = text.filter(text.str.contains(DECIMAL_COMMA))
+    if len(commas) > MOSTLY * len(text):
         raise ValueError(
             f"{raw.name}, column {name!r}: expected numbers with a decimal point, got decimal commas such as "
-            f"{text[0]!r}; save the table with points, or leave the column out with drop"
+            f"{commas[0]!r}; save the table with points, or leave the column out with drop"
         )
+    if len(local) and len(text) - words + len(local) > MOSTLY * len(text):
+        _refuse_form(raw, name, "plain numbers such as -1234.5", local[0])
+    dates = text.filter(text.str.contains(LOCAL_DATE))
+    if len(dates) > MOSTLY * len(text):
+        _refuse_form(raw, name, "dates such as 2026-01-31", dates[0])
     if bool(text.str.to_lowercase().is_in(["true", "false"]).all()):
         return "number"
     return "date" if _parse_dates(text).null_count() == 0 else "category"
+
+
+def _refuse_form(raw: RawTable, name: str, expected: str, example: str) -> NoReturn:
+    raise ValueError(
+        f"{raw.name}, column {name!r}: expected {expected}, got {example!r}; write the column so, leave it out with "
+        "`drop`, or name it in `categories` if its values are only names"
+    )
 
 
 def _unusable(raw: RawTable, name: str, kind: str) -> str:

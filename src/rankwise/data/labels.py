@@ -111,7 +111,10 @@ def _words(path: Path | str, frame: pl.DataFrame, name: str) -> pl.Series:
     import polars as pl
 
     refuse_missing(path, frame, name)
-    return strip_text(frame[name].cast(pl.String)).str.strip_chars("'\"").alias("word")
+    column = frame[name]
+    if column.dtype.is_float() and bool(((column % 1 == 0) & (column.abs() < 2**53)).all()):
+        column = column.cast(pl.Int64)  # 1.0 is the class 1
+    return strip_text(column.cast(pl.String)).str.strip_chars("'\"").alias("word")
 
 
 def _shown(kinds: pl.DataFrame) -> str:

@@ -190,7 +190,7 @@ def read_letor_chunks(path: str | Path, *, width: int, origins: Mapping[int, flo
         part = Part(
             torch.from_numpy(rows.join()),
             torch.from_numpy(_label_numbers(grades)),
-            torch.from_numpy(query_ids) if len(query_ids) else None,
+            torch.from_numpy(np.require(query_ids, requirements="W")) if len(query_ids) else None,
         )
         yield LetorFile(part, values.shape[1], {})
     if empty:

@@ -10,8 +10,9 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from rankwise.gains import Gain, gain_function
-from rankwise.lists import every
+from rankwise.lists import surely_all
 from rankwise.metrics.metric import Metric, measure
+from rankwise.modes import wide_dtype, widen
 from rankwise.ranks import RankedLists, narrow
 from rankwise.registry import MetricRecord
 from rankwise.sorting import sort_values
@@ -20,7 +21,6 @@ __all__ = ["NDCG", "ideal_dcg", "ndcg"]
 
 # The discounts of so many positions are added one by one, those of more are integrated: weights could fill the memory.
 _ONE_BY_ONE = 2**16
-_MOST_POSITIONS = 1e280
 
 
 def ndcg(
@@ -78,7 +78,7 @@ def ideal_dcg(gains: Tensor, *, weights: Tensor | None = None, k: int | None = N
         width = gains.shape[1] if k is None else min(k, gains.shape[1])
         return sort_values(gains)[:, gains.shape[1] - width :] @ _discounts(width, gains).flip(0)
     order = torch.argsort(gains, dim=1, descending=True)
-    return _weighted_dcg(gains.gather(1, order), weights.double().gather(1, order), k)
+    return _weighted_dcg(gains.gather(1, order), widen(weights).gather(1, order), k)
 
 
 def _ndcg(ranked: RankedLists, *, k: int | None, gain: Gain) -> Tensor:
@@ -98,13 +98,13 @@ def _ndcg(ranked: RankedLists, *, k: int | None, gain: Gain) -> Tensor:
 
 
 def _discounts(width: int, like: Tensor) -> Tensor:
-    return 1 / torch.log2(torch.arange(2, width + 2, dtype=torch.float64, device=like.device))
+    return 1 / torch.log2(torch.arange(2, width + 2, dtype=wide_dtype(like.device), device=like.device))
 
 
 def _expected_gains(ranked: RankedLists, gain: Gain, index: Tensor, valid: Tensor) -> Tensor:
     """(Q, W) the gains of the first items on average over the orders of tied items: the mean of the tie group."""
     gains = gain_function(gain)(ranked.lists.labels.gather(1, index))
-    if not every(valid):
+    if not surely_all(valid):
         gains = gains.masked_fill(~valid, 0)
     if not ranked.tied:
         return gains
@@ -169,8 +169,13 @@ def _shared_gains(ranked: RankedLists, gain: Gain) -> Tensor:
 
 def _weighted_dcg(gains: Tensor, weights: Tensor, k: int | None) -> Tensor:
     """Every item takes as many positions as it weighs; positions need not be whole."""
-    ends = pad(weights.cumsum(1), (1, 0)).clamp_max(_MOST_POSITIONS if k is None else k)
+    ends = pad(weights.cumsum(1), (1, 0)).clamp_max(_most_positions(weights.dtype) if k is None else k)
     return (gains * _summed_discounts(ends).diff(dim=1)).sum(1)
+
+
+def _most_positions(dtype: torch.dtype) -> float:
+    """Return a number of positions far beyond any list, whose sums stay within the range of the dtype."""
+    return 1e280 if dtype == torch.float64 else 1e30
 
 
 def _summed_discounts(positions: Tensor) -> Tensor:

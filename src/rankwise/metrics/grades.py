@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rankwise.checks import check_tensor
+from rankwise.gains import Gain
 from rankwise.metrics._evaluate import Evaluation, evaluate
 from rankwise.metrics.names import create_metric
 
@@ -12,13 +13,20 @@ __all__ = ["evaluate_grades"]
 
 
 def evaluate_grades(
-    scores: object, grades: object, metrics: Sequence[str], *, query_ids: object = None, bootstrap: int = 1000
+    scores: object,
+    grades: object,
+    metrics: Sequence[str],
+    *,
+    query_ids: object = None,
+    gain: Gain = "exp2",
+    bootstrap: int = 1000,
 ) -> Evaluation:
     """`evaluate` of graded labels: an item of a grade above 0 is relevant for metrics of binary labels.
 
     Args:
         scores, grades, query_ids: see `evaluate`.
         metrics: names of either kind, in any order.
+        gain: "exp2", "linear" or a function, for metrics of grades.
         bootstrap: number of replicates for the intervals; 0 gives none.
 
     Example:
@@ -29,7 +37,7 @@ def evaluate_grades(
     labels = check_tensor("grades", grades)
     kinds = {name: create_metric(name).record.labels for name in metrics}
     results = [
-        evaluate(scores, values, names, query_ids=query_ids, bootstrap=bootstrap)
+        evaluate(scores, values, names, query_ids=query_ids, gain=gain, bootstrap=bootstrap)
         for kind, values in (("grades", labels), ("binary", (labels > 0).long()))
         if (names := [name for name in metrics if kinds[name] == kind])
     ]

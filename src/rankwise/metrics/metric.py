@@ -13,6 +13,7 @@ from torch import Tensor
 from rankwise.checks import check_choice, check_k, check_labels, check_tensor, has_single_items, refuse_single_items
 from rankwise.gains import Gain, describe_gain
 from rankwise.lists import EMPTY_POLICIES, Lists, PackedLists, pack, reduce_lists
+from rankwise.modes import with_float64
 from rankwise.ranks import TIE_POLICIES, RankedLists, rank
 from rankwise.registry import MetricRecord
 
@@ -83,17 +84,18 @@ def measure(
     """Return the metric of what a caller passes: a scalar, or one value per list for `reduction="none"`."""
     check_choice("empty", empty, EMPTY_POLICIES)
     check_choice("reduction", reduction, ("mean", "sum", "none"))
-    check_lists(scores, mask)
+    scores = check_lists(scores, mask)
     packed = pack(scores, labels, query_ids=query_ids, mask=mask, weights=weights)
     values, _ = measure_lists(packed, [metric])
     return summarise(values[metric.name], empty=empty, reduction=reduction)
 
 
-def check_lists(scores: object, mask: object, lists: str = "rows") -> None:
-    """Refuse (N, 1) scores without a mask: N lists of one item each."""
-    tensor = check_tensor("scores", scores)
+def check_lists(scores: object, mask: object, lists: str = "rows") -> Tensor:
+    """Return the scores, on a device with float64; refuse (N, 1) without a mask: N lists of one item each."""
+    tensor = with_float64(check_tensor("scores", scores))
     if has_single_items(tensor, mask, lists):
         refuse_single_items(tensor, "which no ranking can change")
+    return tensor
 
 
 def measure_lists(packed: PackedLists, metrics: Sequence[Metric]) -> tuple[dict[str, Tensor], Tensor]:

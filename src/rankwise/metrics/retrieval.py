@@ -17,6 +17,7 @@ from rankwise.metrics._evaluate import Evaluation, collect
 from rankwise.metrics.metric import Metric
 from rankwise.metrics.names import create_metrics
 from rankwise.metrics.top_k import HIT, RECALL
+from rankwise.modes import with_float64
 from rankwise.positives import Positives, locate
 from rankwise.sorting import sort_values
 
@@ -132,7 +133,7 @@ def _check_both(
 
 
 def _check(name: str, points: object, label_name: str, labels: object) -> _Items:
-    tensor = check_tensor(name, points).detach()
+    tensor = with_float64(check_tensor(name, points).detach())
     if tensor.ndim != 2 or not tensor.is_floating_point() or not tensor.numel():
         raise ValueError(f"{name}: expected floats of shape (N, d), got {tensor.dtype} {tuple(tensor.shape)}")
     check_finite(name, tensor)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from rankwise.metrics import Evaluation
 from rankwise.problems.importance import Importance
@@ -37,6 +37,7 @@ class RunResult:
         refit: what the refit did so far, see `rankwise.runs.refit`; None if there is none to be done.
         facts, details: what was run, for the end of the page.
         importance: of the columns, if it was measured.
+        weights: which were taken, see `EvaluationOptions`.
     """
 
     name: str
@@ -50,6 +51,7 @@ class RunResult:
     details: tuple[Listing, ...] = ()
     refit: Mapping[str, Any] | None = None
     importance: Importance | None = None
+    weights: Literal["best", "last"] = "best"
 
     @property
     def over(self) -> bool:
@@ -102,6 +104,10 @@ def _summary(result: RunResult) -> str:
     lists = len(evaluation.query_ids)
     early = ", as nothing improved any more" if history.stopped_early else ""
     of = f"{lists:,} {plural(result.inspection.list_word, lists)}" if lists > 1 else "one ranking of all rows"
+    if result.weights == "best":
+        taken = f"step {history.best_step}, the best on the validation data,"
+    else:
+        taken = "the last step"
     if result.refit is not None:
         return (
             f"Trained with {result.loss} for {done:,} steps in {_time(history.seconds)}{early}; step "
@@ -110,9 +116,8 @@ def _summary(result: RunResult) -> str:
             f"{_time(result.refit['seconds'])}. These weights are judged here on {of} of the {result.part} data."
         )
     return (
-        f"Trained with {result.loss} for {done:,} steps in {_time(history.seconds)}{early}. The weights of step "
-        f"{history.best_step} were the best on the validation data and are judged here on {of} of the {result.part} "
-        "data."
+        f"Trained with {result.loss} for {done:,} steps in {_time(history.seconds)}{early}. The weights of {taken} are "
+        f"judged here on {of} of the {result.part} data."
     )
 
 
@@ -175,9 +180,10 @@ def _training(result: RunResult) -> Section:
     values = history.curve(metric)
     if values:
         series = [curve(history.steps, values, metric, (1, "solid"), markers=True)]
-        if history.best_step is not None:
-            best = max(values)
-            series.append(Series("weights taken", (float(history.best_step),), (best,), 3, shape="dots"))
+        taken = -1
+        if result.weights == "best" and history.best_step is not None:
+            taken = history.steps.index(history.best_step)
+        series.append(Series("weights taken", (float(history.steps[taken]),), (values[taken],), 3, shape="dots"))
         panels.append(
             Panel(
                 axis("step", [0, max(history.steps)], low=0),

@@ -133,8 +133,17 @@ class RankedLists:
         return _frame(self.columns())
 
     def write(self, path: str | Path) -> None:
-        """Write the columns to a CSV, Parquet or JSON lines file."""
-        write_tables(path, [self.columns()])
+        """Write the columns to a CSV, Parquet or JSON lines file, or the lists as a TREC run file (.trec)."""
+        if Path(path).suffix == ".trec":
+            write_whole(Path(path), "".join(self._trec_lines()).encode())
+        else:
+            write_tables(path, [self.columns()])
+
+    def _trec_lines(self) -> Iterator[str]:
+        for query, rank, item, score in zip(*self.columns().values(), strict=True):
+            if len(f"{query} {item}".split()) != 2:
+                raise ValueError(f".trec: expected names without spaces, got {query!r} and {item!r}")
+            yield f"{query} Q0 {item} {rank} {score!r} rankwise\n"
 
 
 @dataclass(frozen=True)

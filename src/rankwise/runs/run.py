@@ -12,11 +12,12 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from rankwise.checks import check_count
-from rankwise.data import InteractionSchema, TableSchema
+from rankwise.data import InteractionSchema, TableSchema, TextSchema
 from rankwise.data.columns import find_column
 from rankwise.data.files import Progress
 from rankwise.data.table_files import RawTable
 from rankwise.metrics import BoxTable, Evaluation
+from rankwise.models import TextRanker
 from rankwise.problems.importance import REPEATS, Importance, measure_importance, quick_importance
 from rankwise.problems.inspection import Inspection
 from rankwise.problems.problem import Problem
@@ -35,7 +36,7 @@ SCORES_AT_ONCE = 1 << 23
 # Rows of a table, and images or sparse rows, that are scored between two reports of progress.
 ROWS_AT_ONCE, IMAGES_AT_ONCE = 1 << 16, 256
 # Entries of the record that training adds.
-RESULTS = ("steps", "settings", "calibration", "refit")
+RESULTS = ("steps", "settings", "calibration", "refit", "baselines")
 
 
 @dataclass
@@ -47,7 +48,8 @@ class Run:
         schema: the form of the data; reads sources.
         model: the trained network, a plain `nn.Module` in evaluation mode.
         history: of the training.
-        record: format, versions, fingerprints of the data, seed, calibration, settings chosen on validation, refit.
+        record: format, versions, fingerprints of the data, seed, calibration, settings chosen on validation, refit,
+            metrics of baselines on the test part.
         folder: where the run is saved; None if it is in memory only.
         test: metrics on the test part, if this process trained the run.
     """
@@ -159,7 +161,13 @@ class Run:
         return RankedLists(part.user_names, torch.cat(items), self.schema.items, torch.cat(scores))
 
     def embed(self, source: Any) -> Predictions:
-        """Return the vectors of the images or rows of a source."""
+        """Return the vectors of the images or rows of a source, or of texts as queries."""
+        if isinstance(self.schema, TextSchema):
+            assert isinstance(self.model, TextRanker)
+            part = self.schema.read(source, labels="optional")
+            with torch.no_grad():
+                vectors = self.model.embed(part.vectors.to(self.model.share.device)).cpu()
+            return Predictions(vectors, row_names=part.names)
         self._require("embed", "vectors")
         return self.predict(source)
 
@@ -169,11 +177,16 @@ class Run:
         """Return the k nearest of a gallery for each query, by the cosine of their vectors.
 
         Args:
-            queries: images or rows.
-            gallery: images or rows to search; None searches the queries themselves, each without itself.
+            queries: images or rows; for a text-search run texts, see `TextSchema.read`.
+            gallery: images or rows to search; None searches the queries themselves, each without itself. A text-search
+                run searches its own corpus.
             k: length of the lists.
             on_progress: called with the share of the queries, then of the gallery, whose vectors are computed.
         """
+        if isinstance(self.schema, TextSchema):
+            if gallery is not None:
+                raise ValueError("gallery: expected none for a text-search run, which searches its corpus, got one")
+            return self._search_texts(queries, k, on_progress)
         self._require("search", "vectors")
         asked, asked_names = self._vectors(queries, on_progress)
         among, names = (asked, asked_names) if gallery is None else self._vectors(gallery, on_progress)
@@ -187,6 +200,20 @@ class Run:
             items.append(best.indices)
             scores.append(best.values)
         return RankedLists(asked_names, torch.cat(items), names, torch.cat(scores), ("query", "match"))
+
+    def _search_texts(self, queries: Any, k: int, on_progress: Progress | None) -> RankedLists:
+        """Return the k best documents of the corpus for each query, exactly, in blocks of queries."""
+        part = self.schema.read(queries, labels="optional")
+        part = part.take(torch.arange(len(part)))
+        k = min(check_count("k", k), len(part.documents))
+        items, scores = [], []
+        for block in self._blocks(part, on_progress):
+            outputs = self.problem.predict(self.model, block)
+            assert isinstance(outputs, Tensor)
+            best = outputs.topk(k, dim=1)
+            items.append(best.indices)
+            scores.append(best.values)
+        return RankedLists(part.names, torch.cat(items), part.documents, torch.cat(scores), ("query", "document"))
 
     def detect(self, source: Any, *, on_progress: Progress | None = None) -> Detections:
         """Return the boxes that a detector finds in images, with scores from 0 to 1.
@@ -256,6 +283,8 @@ class Run:
         """Return the method that uses this run."""
         if isinstance(self.schema, InteractionSchema):
             return "recommend"
+        if isinstance(self.schema, TextSchema):
+            return "search, rank or embed"
         return {"scores": "predict", "vectors": "embed or search", "boxes": "detect"}[self.problem.outputs]
 
     def _require(self, verb: str, *outputs: str) -> None:
@@ -278,6 +307,8 @@ class Run:
         size = ROWS_AT_ONCE if isinstance(self.schema, TableSchema) else IMAGES_AT_ONCE
         if isinstance(self.schema, InteractionSchema):
             size = max(1, SCORES_AT_ONCE // max(1, len(self.schema.items)))
+        elif isinstance(self.schema, TextSchema):
+            size = max(1, SCORES_AT_ONCE // len(part.documents))
         done = 0
         for rows in torch.arange(len(part)).split(size):
             yield part.take(rows)

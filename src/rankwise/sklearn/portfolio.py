@@ -41,9 +41,8 @@ _MOST_RAMPS = 2_048
 _MOST_ROWS = 50_000
 _CHUNK = 65_536
 _LOWEST_CHANCE = 1e-9
-_TREES = 60
 _LOGISTIC = partial(LogisticRegression, C=0.1, max_iter=300)
-_EXTRA_TREES = partial(ExtraTreesClassifier, _TREES)
+_EXTRA_TREES = partial(ExtraTreesClassifier, n_estimators=60)
 _BOOSTING = partial(
     HistGradientBoostingClassifier, max_iter=100, max_leaf_nodes=15, learning_rate=0.06, early_stopping=False
 )
@@ -271,7 +270,7 @@ def _log_odds(model: Any, X: Any) -> Floats:
     chances = model.predict_proba(X)
     chances = chances[:, 1:] if len(model.classes_) == 2 else chances
     # The share of trees in favour is never taken for certain.
-    margin = 0.5 / (_TREES + 1) if isinstance(model, ExtraTreesClassifier) else _LOWEST_CHANCE
+    margin = 0.5 / (model.n_estimators + 1) if isinstance(model, ExtraTreesClassifier) else _LOWEST_CHANCE
     odds = logit(margin + (1 - 2 * margin) * chances)
     return odds
 

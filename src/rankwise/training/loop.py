@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -192,6 +193,13 @@ class _Training:
         with self._judged():
             means = self.problem.evaluate(self.model, self.split.part("validation")).means
         means = self.fabric.broadcast(means)
+        chooses = self.problem.evaluation.weights == "best" or self.problem.evaluation.patience is not None
+        if math.isnan(means[metric]) and chooses:
+            raise ValueError(
+                f"data: expected a validation part to choose the weights by, got one in which no list has a {metric} "
+                "(none has both relevant and other items); give other validation data, or take the last weights: "
+                "'evaluation={every: null, weights: last}'"
+            )
         curve = self.history.curve(metric)
         self.history.steps.append(self.step)
         self.history.metrics.append(means)

@@ -126,7 +126,8 @@ def _best_boxes(index: int, predicted: Found, part: DetectionPart, overlap: floa
     candidate, label = pair // predicted.scores.shape[1], pair % predicted.scores.shape[1]
     corners = clip_boxes_to_image(predicted.corners[candidate, label], part.size)
     kept = remove_small_boxes(corners, 1e-3)
-    kept = kept[batched_nms(corners[kept], scores[kept], label[kept], overlap)[:most]]
+    kind = torch.promote_types(corners.dtype, scores.dtype)  # anchors are float32, a model of float64 scores in its own
+    kept = kept[batched_nms(corners[kept].to(kind), scores[kept].to(kind), label[kept], overlap)[:most]]
     image = part.truth(index)
     scale = torch.tensor([image.width / part.size[1], image.height / part.size[0]] * 2, dtype=torch.float64)
     numbers = torch.full((len(kept), 1), index, dtype=torch.float64)
