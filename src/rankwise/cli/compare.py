@@ -173,8 +173,8 @@ def _compare_runs(paths: Sequence[Path], metrics: Sequence[str], judgements: Pat
     judged = [judge_run(path, judgements, metrics, bootstrap=0) for path in paths]
     queries = list(read_judgements(judgements).queries)
     for name in judged[0].means:
-        found = [compare(each, judged[0], metric=name) for each in judged[1:]]
-        yield Compared(name, found, [each.per_query[name] for each in judged], queries)
+        comparisons = [compare(each, judged[0], metric=name) for each in judged[1:]]
+        yield Compared(name, comparisons, [each.per_query[name] for each in judged], queries)
 
 
 def _compare_queries(paths: Sequence[Path], metrics: Sequence[str]) -> Iterator[Compared]:

@@ -182,8 +182,8 @@ class CorpusRankingLoss(nn.Module):
         for values, count in ((by_grade, self.relevant), (by_score, self.best)):
             top = values.topk(min(count, values.shape[1]), dim=1)
             chosen.append(top.indices[top.values > -torch.inf])
-        found: Tensor = gather_rows(torch.cat(chosen)).unique()
-        return found
+        rows: Tensor = gather_rows(torch.cat(chosen)).unique()
+        return rows
 
     def _encode_shared(self, rows: Tensor) -> Tensor:
         """Return the embeddings of documents with a gradient; several processes encode a share each."""

@@ -82,6 +82,6 @@ class GradedRetrievalEvaluator(BaseEvaluator):
             model.similarity(rows, documents).float().cpu() for rows in vectors.split(max(1, _CELLS // len(documents)))
         ]
         self.evaluation = evaluate_grades(torch.cat(scores), grades, self.metrics, gain=self.gain, bootstrap=0)
-        found: dict[str, float] = self.prefix_name_to_metrics(self.evaluation.means, self.name)
-        self.store_metrics_in_model_card_data(model, found, epoch, steps)
-        return found
+        metrics: dict[str, float] = self.prefix_name_to_metrics(self.evaluation.means, self.name)
+        self.store_metrics_in_model_card_data(model, metrics, epoch, steps)
+        return metrics
