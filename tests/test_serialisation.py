@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import io
-import multiprocessing
 import pickle
 import warnings
 from functools import cache
@@ -17,6 +16,7 @@ import safetensors.torch
 import torch
 
 from rankwise.sklearn import APClassifier, NDCGRanker, PApRanker
+from workers.processes import CONTEXT
 from workers.stateful import KINDS, take_steps, take_steps_elsewhere
 
 STEPS = range(5, 25)
@@ -169,10 +169,10 @@ def test_a_state_loaded_without_strictness_goes_on_as_the_original(kind, name, u
 def test_what_is_sent_to_another_process_goes_on_there_as_here(use):
     """Tensors sent to a process share their memory with it; what is written there must not be seen here."""
     things = {(kind, name): build(kind, name, use) for kind, name in EVERYTHING}
-    context = multiprocessing.get_context("spawn")
-    results = context.Queue()
-    process = context.Process(target=take_steps_elsewhere, args=(things, list(STEPS), results))
+    sent, results = CONTEXT.Queue(), CONTEXT.Queue()
+    process = CONTEXT.Process(target=take_steps_elsewhere, args=(sent, list(STEPS), results))
     process.start()
+    sent.put(things)
     found = results.get(timeout=300)
     process.join(timeout=60)
     there = [key for key in things if found[key] != expected(*key, use)]

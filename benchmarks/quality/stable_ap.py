@@ -138,7 +138,12 @@ PROBLEMS: dict[str, tuple[Any, Callable[[int], Split[Part]]]] = {
         load_digit_retrieval,
     ),
     "mammography": (
-        Tabular(model={"scaling": "none"}, batches={"size": 256, "positives": 16}, metrics=("ap",)),
+        Tabular(
+            model={"scaling": "none", "regressions": None},
+            refit=False,
+            batches={"size": 256, "positives": 16},
+            metrics=("ap",),
+        ),
         _load_mammography,
     ),
 }

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import NoReturn
 
 import numpy as np
@@ -19,13 +21,61 @@ __all__ = [
     "check_ids",
     "check_k",
     "check_labels",
+    "check_moved",
     "check_positive",
     "check_same_shape",
     "check_share",
     "check_tensor",
     "has_single_items",
+    "one_reading",
+    "open_findings",
     "refuse_single_items",
+    "settle",
+    "when",
 ]
+
+# Findings on an accelerator that the host has yet to read, and what to do if they are true; None: each is read at once.
+_FINDINGS: ContextVar[list[tuple[Tensor, Callable[[], None]]] | None] = ContextVar("findings", default=None)
+
+
+@contextmanager
+def one_reading() -> Iterator[None]:
+    """Read what checks find on an accelerator together, by `settle()` or at the end: the host waits for it once."""
+    if _FINDINGS.get() is not None:
+        yield
+        return
+    token = _FINDINGS.set([])
+    try:
+        yield
+        settle()
+    finally:
+        _FINDINGS.reset(token)
+
+
+def open_findings() -> object:
+    """Return the findings that the next reading is of, or None outside of `one_reading`."""
+    return _FINDINGS.get()
+
+
+def when(condition: Tensor, act: Callable[[], None]) -> None:
+    """Call `act` if the boolean `found` is true: at once on the CPU, else when the findings are read."""
+    findings = _FINDINGS.get()
+    if findings is not None and condition.device.type != "cpu":
+        findings.append((condition, act))
+    elif bool(condition):
+        act()
+
+
+def settle() -> None:
+    """Read the findings so far and act on those that are true, in their order; before any state is written."""
+    findings = _FINDINGS.get()
+    if findings:
+        acts = [act for _, act in findings]
+        true = torch.stack([holds for holds, _ in findings]).tolist()
+        findings.clear()
+        for act, holds in zip(acts, true, strict=True):
+            if holds:
+                act()
 
 
 def check_tensor(name: str, value: object) -> Tensor:
@@ -59,23 +109,35 @@ def check_finite(name: str, values: Tensor, mask: Tensor | None = None) -> None:
         return
     # A sum is finite only if every term is; overflow of a finite sum is sorted out by the slow path below.
     wide = torch.float64 if values.dtype == torch.float64 else torch.float32
-    if mask is None and math.isfinite(values.detach().sum(dtype=wide).item()):
+    if mask is None and values.device.type == "cpu" and math.isfinite(values.detach().sum(dtype=wide).item()):
         return
     bad = ~torch.isfinite(values.detach())
     if mask is not None:
         bad &= mask
-    count = int(bad.sum())
-    if count:
+
+    def refuse() -> None:
         first = [tuple(p) if len(p) > 1 else p[0] for p in bad.nonzero()[:3].tolist()]
         where = ", ".join(map(str, first))
+        count = int(bad.sum())
         raise ValueError(
             f"{name}: expected finite numbers, got {count} NaN or infinite of {values.numel()}, first at {where}"
         )
+
+    when(bad.any(), refuse)
 
 
 def check_same_shape(name: str, value: Tensor, like: str, shape: Iterable[int]) -> None:
     if tuple(value.shape) != tuple(shape):
         raise ValueError(f"{name}: expected the shape of {like}, {tuple(shape)}, got {tuple(value.shape)}")
+
+
+def check_moved(state: Tensor, device: torch.device) -> None:
+    """Refuse input on another device than the state of a loss."""
+    if state.device != device:
+        raise RuntimeError(
+            f"the state of the loss is on {state.device}, its input on {device}: move the loss to the device of its "
+            f'input, loss.to("{device}")'
+        )
 
 
 def has_single_items(scores: Tensor, mask: object, lists: str = "rows") -> bool:
@@ -99,12 +161,13 @@ def check_labels(labels: Tensor, kind: str, mask: Tensor | None = None) -> None:
     if labels.is_complex():
         raise TypeError(f"labels: expected numbers, got {labels.dtype}")
     check_finite("labels", labels, mask)
-    if _surely_right(labels, kind):
+    if labels.device.type == "cpu" and _surely_right(labels, kind):
         return
     wrong = (labels != 0) & (labels != 1) if kind == "binary" else labels < 0
     if mask is not None:
         wrong = wrong & mask
-    if bool(wrong.any()):
+
+    def refuse() -> None:
         expected = "0 or 1" if kind == "binary" else "grades of 0 or more"
         first, hint = labels[wrong][0].item(), ""
         if kind == "binary" and first != int(first):
@@ -113,9 +176,11 @@ def check_labels(labels: Tensor, kind: str, mask: Tensor | None = None) -> None:
             hint = "; of several classes choose the positive one: labels == c; grades need a threshold: labels > 0"
         raise ValueError(f"labels: expected {expected}, got {first:g} ({int(wrong.sum())} of {labels.numel()}){hint}")
 
+    when(wrong.any(), refuse)
+
 
 def _surely_right(labels: Tensor, kind: str) -> bool:
-    """Whether the largest and the smallest of all labels, masked or not, leave nothing to ask."""
+    """Return whether the largest and smallest label, masked or not, already prove all labels valid."""
     if not labels.numel():
         return True
     low, high = (end.item() for end in torch.aminmax(labels))

@@ -88,7 +88,8 @@ def _gather_headers(tensors: Inputs, failure: Exception | None) -> list[list[lis
     header = torch.tensor(own, device=devices[0] if devices else "cuda" if dist.get_backend() == "nccl" else "cpu")
     headers = [torch.empty_like(header) for _ in range(world_size())]
     dist.all_gather(headers, header)
-    return [each.tolist() for each in headers]
+    gathered: list[list[list[int]]] = torch.stack(headers).tolist()
+    return gathered
 
 
 def _header(tensor: Tensor | None) -> list[int]:

@@ -17,6 +17,8 @@ EXTRAS = {
     "jinja2": "report",
     "sklearn": "sklearn",
     "polars": "data",
+    "bm25s": "text",
+    "sentence_transformers": "text",
     "PIL": "vision",
     "torchvision": "vision",
     "onnx": "export",

@@ -1,4 +1,4 @@
-"""What a relevance grade is worth: one definition for the metric and its loss."""
+"""Gains of relevance grades: one definition for the metric and its loss."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from rankwise.checks import check_choice
+from rankwise.checks import check_choice, when
+from rankwise.modes import wide_dtype, widen
 
 __all__ = ["GAINS", "Gain", "describe_gain", "gain_function"]
 
@@ -43,27 +44,34 @@ def describe_gain(gain: Gain) -> str:
 
 
 def _exp2(grades: Tensor) -> Tensor:
-    if grades.numel() and float(grades.max()) > _LARGEST_EXP2_GRADE:
-        raise ValueError(
-            f'labels: gain="exp2" takes grades up to {_LARGEST_EXP2_GRADE:g}, got {grades.max().item():g}; '
-            'scale the grades down, or take gain="linear" or a function of your own'
-        )
-    return grades.to(torch.float64, copy=True).exp2_().sub_(1)
+    if grades.numel():
+        when(grades.max() > _LARGEST_EXP2_GRADE, partial(_refuse_grades, grades))
+    return grades.to(wide_dtype(grades.device), copy=True).exp2_().sub_(1)
+
+
+def _refuse_grades(grades: Tensor) -> None:
+    raise ValueError(
+        f'labels: gain="exp2" takes grades up to {_LARGEST_EXP2_GRADE:g}, got {grades.max().item():g}; '
+        'scale the grades down, or take gain="linear" or a function of your own'
+    )
 
 
 def _linear(grades: Tensor) -> Tensor:
-    return grades.double()
+    return widen(grades)
 
 
 def _checked(gain: Callable[[Tensor], Tensor], grades: Tensor) -> Tensor:
-    gains = gain(grades.double())
+    gains = gain(widen(grades))
     if not isinstance(gains, Tensor) or gains.shape != grades.shape:
         came = tuple(gains.shape) if isinstance(gains, Tensor) else type(gains).__name__
         raise ValueError(f"gain: expected one gain for each grade, shape {tuple(grades.shape)}, got {came}")
-    gains = gains.double()
-    if not bool(torch.isfinite(gains).all()) or bool((gains < 0).any()):
-        raise ValueError("gain: expected finite gains of 0 or more, got others")
+    gains = widen(gains)
+    when(~((gains >= 0) & (gains < torch.inf)).all(), _refuse_gains)
     return gains
+
+
+def _refuse_gains() -> None:
+    raise ValueError("gain: expected finite gains of 0 or more, got others")
 
 
 GAINS: dict[str, Callable[[Tensor], Tensor]] = {"exp2": _exp2, "linear": _linear}

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from rankwise.checks import check_choice, check_finite, check_ids, check_same_shape, check_tensor
+from rankwise.checks import check_choice, check_finite, check_ids, check_same_shape, check_tensor, when
+from rankwise.modes import send, widen
 
 __all__ = [
     "EMPTY_POLICIES",
@@ -24,9 +25,10 @@ __all__ = [
     "PackedLists",
     "compact",
     "count",
-    "every",
+    "find_chosen",
     "pack",
     "reduce_lists",
+    "surely_all",
 ]
 
 EMPTY_POLICIES = ("skip", "zero", "one", "error")
@@ -47,8 +49,8 @@ class Lists:
         previous_scores: (Q, L) the scores of the same items under the weights before the last step, or None.
         cosines: whether the scores are known to lie between -1 and 1.
         size: (Q,) how many items each list holds; full: whether every slot holds one.
-        relevant: (Q, L) which items have label 1; positives: where they stand, places (Q, A) and which of those are
-            there (Q, A), see `compact`.
+        relevant: (Q, L) which items have label 1; positives: their indices (Q, A) and which of these count (Q, A),
+            see `find_chosen`.
     """
 
     scores: Tensor
@@ -66,7 +68,7 @@ class Lists:
 
     @cached_property
     def full(self) -> bool:
-        return every(self.mask)
+        return surely_all(self.mask)
 
     @cached_property
     def relevant(self) -> Tensor:
@@ -74,7 +76,7 @@ class Lists:
 
     @cached_property
     def positives(self) -> tuple[Tensor, Tensor]:
-        return compact(self.relevant)
+        return find_chosen(self.relevant)
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,7 @@ class PackedLists:
         For 2-D input that is one value per list, for a single list one value; for ragged input one value per
         item (like `query_ids`), the same for all items of a list.
         """
-        tensor = check_tensor(name, values)
+        tensor = send(check_tensor(name, values), self.blocks[0].scores.device)
         if self._list_of_item is None:
             if tensor.ndim == 0:
                 tensor = tensor.reshape(1)
@@ -183,13 +185,12 @@ def pack(
     if mask is not None:
         if mask.dtype != torch.bool:
             raise TypeError(f"mask: expected booleans, got {mask.dtype}")
-        if mask.numel() and not bool(mask.any()):
-            raise ValueError("mask: expected at least one item, got all False")
+        if mask.numel():
+            when(~mask.any(), _refuse_empty_mask)
     check_finite("scores", scores, mask)
     if weights is not None:
         check_finite("weights", weights, mask)
-        if bool((weights < 0).any()):
-            raise ValueError(f"weights: expected numbers of 0 or more, got {weights.min().item():g}")
+        when((weights < 0).any(), partial(_refuse_weights, weights))
         mask = weights > 0 if mask is None else mask & (weights > 0)
 
     items = _Items(scores, labels, mask, weights, sample_ids, previous_scores)
@@ -205,12 +206,31 @@ def pack(
         itself = torch.zeros(1, dtype=torch.int64, device=scores.device)
         return _one_block(items.each(lambda t: t[None]), itself)
 
-    ids = check_ids("query_ids", query_ids).to(scores.device)
+    ids = send(check_ids("query_ids", query_ids), scores.device)
     if scores.ndim == 2:
         check_same_shape("query_ids", ids, "one id per list", scores.shape[:1])
         return _one_block(items, ids)
     check_same_shape("query_ids", ids, "scores", scores.shape)
     return _pack_ragged(items, ids)
+
+
+def _refuse_empty_mask() -> None:
+    raise ValueError("mask: expected at least one item, got all False")
+
+
+def _refuse_weights(weights: Tensor) -> None:
+    raise ValueError(f"weights: expected numbers of 0 or more, got {weights.min().item():g}")
+
+
+def find_chosen(chosen: Tensor) -> tuple[Tensor, Tensor]:
+    """Return indices (Q, A) that include all `chosen` (Q, L) items, and which of them are chosen, (Q, A).
+
+    On the CPU those are the chosen items at the front, see `compact`. On an accelerator the host would have to wait for
+    their number; there all items are kept.
+    """
+    if chosen.device.type == "cpu":
+        return compact(chosen)
+    return torch.arange(chosen.shape[1], device=chosen.device).expand(chosen.shape), chosen
 
 
 def compact(chosen: Tensor) -> tuple[Tensor, Tensor]:
@@ -235,9 +255,12 @@ def count(mask: Tensor) -> Tensor:
     return torch.as_tensor(mask.numpy().view(np.uint8).sum(-1, dtype=narrow).astype(np.int64))
 
 
-def every(mask: Tensor) -> bool:
-    """Whether all are True; on the CPU numpy answers several times faster for the few of a batch."""
-    return bool(mask.numpy().all() if mask.device.type == "cpu" else mask.all())
+def surely_all(mask: Tensor) -> bool:
+    """Return whether all are known to be True. The host does not wait for an accelerator to find out: False there.
+
+    On the CPU numpy answers several times faster than torch for the few of a batch.
+    """
+    return mask.device.type == "cpu" and bool(mask.numpy().all())
 
 
 def reduce_lists(
@@ -256,11 +279,9 @@ def reduce_lists(
     """
     check_choice("empty", empty, EMPTY_POLICIES)
     check_choice("reduction", reduction, ("mean", "sum", "none"))
-    if empty == "error" and not every(valid):
-        raise ValueError(
-            f'labels: {int((~valid).sum())} of {len(valid)} lists lack the items the quantity needs, and empty="error"'
-        )
-    if weights is None and reduction == "mean" and len(valid) and every(valid):
+    if empty == "error" and not surely_all(valid):
+        when(~valid.all(), partial(_refuse_lists, valid))
+    if weights is None and reduction == "mean" and len(valid) and surely_all(valid):
         return values.mean()
     if reduction == "none":
         fill = {"skip": float("nan"), "zero": 0.0, "one": 1.0, "error": 0.0}[empty]
@@ -270,6 +291,12 @@ def reduce_lists(
     share = counted.to(values.dtype) if weights is None else counted * weights.to(values.dtype)
     total = (filled * share).sum()
     return total if reduction == "sum" else total / share.sum().clamp_min(torch.finfo(values.dtype).tiny)
+
+
+def _refuse_lists(valid: Tensor) -> None:
+    raise ValueError(
+        f'labels: {int((~valid).sum())} of {len(valid)} lists lack the items the quantity needs, and empty="error"'
+    )
 
 
 def _nonzero(chosen: Tensor) -> tuple[Tensor, Tensor]:
@@ -282,19 +309,20 @@ def _nonzero(chosen: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _whole_numbers(scores: Tensor) -> Tensor:
-    """Return integers as float64; those beyond what it holds exactly are refused."""
-    exact = scores.double()
-    if bool((exact.abs() >= 2.0**53).any()):
-        largest = exact.abs().max().item()
+    """Return integers as floats of the widest dtype; those beyond what it holds exactly are refused."""
+    exact = widen(scores)
+    bits = 53 if exact.dtype == torch.float64 else 24
+    if bool((exact.abs() >= 2.0**bits).any()):
+        largest, dtype = exact.abs().max().item(), str(exact.dtype).removeprefix("torch.")
         raise ValueError(
-            f"scores: expected whole numbers below 2^53 in size, which float64 holds exactly, got {largest:.17g}; "
+            f"scores: expected whole numbers below 2^{bits} in size, which {dtype} holds exactly, got {largest:.17g}; "
             "subtract what they have in common, or take their ranks"
         )
     return exact
 
 
 def _beside(name: str, value: object, scores: Tensor) -> Tensor:
-    tensor = check_tensor(name, value).to(scores.device)
+    tensor = send(check_tensor(name, value), scores.device)
     check_same_shape(name, tensor, "scores", scores.shape)
     return tensor
 
@@ -328,6 +356,7 @@ def _one_block(items: _Items, ids: Tensor | None) -> PackedLists:
         block = Lists(
             scores, items.labels, everything, items.weights, positions, items.sample_ids, items.previous_scores
         )
+        block.__dict__["full"] = True
     else:
         block = items.lists(items.mask, positions)
     return PackedLists((block,), len(scores), ids)
@@ -353,7 +382,7 @@ def _similar_lengths(lengths: Tensor) -> list[Tensor]:
     everything = torch.arange(len(lengths), device=lengths.device)
     if not len(lengths) or int(lengths.max()) * len(lengths) <= _SLOTS_PER_ITEM * int(lengths.sum()) + 1024:
         return [everything]
-    octave = torch.ceil(torch.log2(lengths.double())).long()
+    octave = torch.ceil(torch.log2(widen(lengths))).long()
     return [everything[octave == level] for level in octave.unique()]
 
 

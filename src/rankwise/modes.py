@@ -1,4 +1,4 @@
-"""What the modes of torch (autocast, compile, inference) mean for a call."""
+"""Adapt calls to the modes of torch: autocast, compile, inference."""
 
 from __future__ import annotations
 
@@ -8,12 +8,63 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ParamSpec, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-__all__ = ["full_precision", "outside_graphs", "outside_inference_mode"]
+__all__ = [
+    "ExactModule",
+    "full_precision",
+    "outside_graphs",
+    "outside_inference_mode",
+    "send",
+    "wide_dtype",
+    "widen",
+    "with_float64",
+]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+HALF = (torch.float16, torch.bfloat16)
+# Types of devices that have no float64.
+_WITHOUT_FLOAT64 = {"mps"}
+
+
+def wide_dtype(device: torch.device) -> torch.dtype:
+    """Return float64, or float32 on a device without it."""
+    return torch.float32 if device.type in _WITHOUT_FLOAT64 else torch.float64
+
+
+def widen(values: Tensor) -> Tensor:
+    """Return the values in float64, or in float32 on a device without it."""
+    return values.to(wide_dtype(values.device))
+
+
+def send(values: Tensor, device: torch.device) -> Tensor:
+    """Return the values on a device; the host does not wait for what an accelerator does before it takes them."""
+    return values.to(device, non_blocking=device.type != "cpu")
+
+
+def with_float64(values: Tensor) -> Tensor:
+    """Return the values on a device that has float64: the CPU, if theirs has none."""
+    return values.cpu() if values.device.type in _WITHOUT_FLOAT64 else values
+
+
+class ExactModule(nn.Module):
+    """A module whose buffers `half()` and `bfloat16()` leave in their precision: a moving average in half precision
+    would stop moving. On a device without float64 they are float32.
+    """
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        def move(values: Tensor) -> Tensor:
+            try:
+                moved = fn(values)
+            except TypeError:
+                if values.dtype != torch.float64:
+                    raise
+                moved = fn(values.float())
+            return values.to(moved.device) if moved.dtype in HALF else moved
+
+        return super()._apply(move, recurse)  # type: ignore[no-untyped-call]
 
 
 def full_precision(device_type: str) -> AbstractContextManager[object]:

@@ -80,7 +80,7 @@ def test_a_run_leaves_everything_in_its_folder(folder, capsys):
     names = {path.name for path in run.iterdir()}
     assert names == {
         ".lock", "recipe.yaml", "run.json", "schema.json", "model.safetensors", "log.csv", "checkpoints", "test.json",
-        "test-queries.csv", "test-scores.csv", "report.html", "importance.csv",
+        "test-queries.csv", "test-scores.csv", "report.html", "importance.csv", "refit-log.csv",
     }  # fmt: skip
     assert [path.name for path in Checkpoints(run / "checkpoints").paths()] == [
         "step-00000060.pt", "step-00000056.pt", "step-00000049.pt"

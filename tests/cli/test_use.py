@@ -90,6 +90,20 @@ def test_a_table_of_queries(here, capsys):
     assert list(first) == ["row", "score", "label", "query"]
 
 
+def test_the_first_of_each_list(here, capsys):
+    rankwise("train", "users.csv", "--task", "pap", "--label", "liked", "--query", "user", *SHORT)
+    assert "pap" in capsys.readouterr().out
+    table = pl.read_csv("users.csv")
+    table.drop("liked").select(reversed(table.columns[:-1])).sample(fraction=1, shuffle=True, seed=0).write_csv(
+        "new.csv"
+    )
+    (here / "users.csv").unlink()
+    rankwise("predict", "runs/users", "--data", "new.csv", "--out", "ranked.csv", "--ranked")
+    ranked = rows_of("ranked.csv")
+    assert len(ranked) == len(table)
+    assert sum(row["rank"] == "1" for row in ranked) == table["user"].n_unique()
+
+
 def test_ratings(here):
     rankwise("train", "clicks.csv", *SHORT)
     clicks = pl.read_csv("clicks.csv")
@@ -116,7 +130,20 @@ def test_ratings(here):
 def test_many_labels(here):
     rankwise("train", "labels.txt", *SHORT)
     rankwise("predict", "runs/labels", "--data", "labels.txt", "--out", "scores.parquet")
-    assert pl.read_parquet("scores.parquet").shape == (120, 13)
+    scores = pl.read_parquet("scores.parquet").drop("row").to_numpy()
+    assert scores.shape == (120, 12)
+    rankwise("predict", "runs/labels", "--data", "labels.txt", "--out", "chances.parquet", "--probabilities")
+    chances = pl.read_parquet("chances.parquet").drop("row").to_numpy()
+    assert ((chances > 0) & (chances < 1)).all()
+    assert np.corrcoef(scores.ravel(), np.log(chances / (1 - chances)).ravel())[0, 1] == pytest.approx(1, abs=1e-4)
+
+
+def test_images_of_a_long_tail(here):
+    rankwise("train", "photos", "--task", "longtail", *SHORT, "batches.size=16")
+    rankwise("predict", "runs/photos", "--data", "photos", "--out", "scores.csv", "--probabilities")
+    scores = rows_of("scores.csv")
+    assert list(scores[0]) == ["row", *sorted(folder.name for folder in here.glob("photos/*"))]
+    assert sorted(row["row"] for row in scores) == sorted(path.name for path in here.glob("photos/*/*.png"))
 
 
 def test_images_by_class(here):
@@ -168,7 +195,8 @@ def test_a_finished_run_goes_on(here):
     first, more = rw.load_run("runs/rows"), rw.load_run("more")
     assert more.record["begun_from"] == "runs/rows"
     # The same validation part: the run goes on from the quality that the first had reached.
-    assert more.history.metrics[0]["ap"] == pytest.approx(first.history.metrics[-1]["ap"])
+    reached = first.inspect(part="validation", bootstrap=0).evaluation.means["ap"]
+    assert more.history.metrics[0]["ap"] == pytest.approx(reached)
     table = pl.read_csv("rows.csv")
     table.sample(fraction=0.8, seed=1).select(reversed(table.columns)).write_csv("newer.csv")
     rankwise("train", "--from", "runs/rows", "newer.csv", *SHORT, "--out", "newer")
@@ -177,6 +205,59 @@ def test_a_finished_run_goes_on(here):
     assert newer.record["recipe"]["data"]["train"] == "newer.csv"
     scaling = {name: value for name, value in newer.model.state_dict().items() if "mean" in name}
     assert all(torch.equal(value, first.model.state_dict()[name]) for name, value in scaling.items())
+
+
+def test_a_kept_column_is_not_called_ignored(here, recwarn):
+    rankwise("train", "rows.csv", *SHORT)
+    table = pl.read_csv("rows.csv").with_row_index("id")
+    run = rw.load_run("runs/rows")
+    recwarn.clear()
+    assert run.predict(table, keep=["id"]).kept["id"] == list(range(len(table)))
+    assert not recwarn.list
+    with pytest.warns(rw.data.DataNote, match="ignored 1 columns"):
+        run.predict(table)
+
+
+def test_a_letor_file_is_scored_in_chunks(here, monkeypatch):
+    rankwise("train", "queries.txt", *SHORT)
+    run = rw.load_run("runs/queries")
+    whole = run.predict("queries.txt")
+    monkeypatch.setattr("rankwise.data.letor.BLOCK_BYTES", 2000)
+    chunks = list(run.predict_chunks("queries.txt"))
+    assert len(chunks) > 3
+    assert max(map(len, chunks)) < len(whole) / 3
+    torch.testing.assert_close(torch.cat([chunk.outputs for chunk in chunks]), whole.outputs)
+    joined = run.predict("queries.txt")
+    assert torch.equal(joined.query_ids, whole.query_ids)
+    assert torch.equal(joined.labels, whole.labels)
+
+
+def test_progress_ends_at_one(here, monkeypatch):
+    monkeypatch.setattr("rankwise.runs.run.IMAGES_AT_ONCE", 7)
+    monkeypatch.setattr("rankwise.runs.run.SCORES_AT_ONCE", 64)
+    rankwise("train", "photos", *SHORT, "data.held_out=images", "batches={classes: 5, samples_per_class: 3}")
+    rankwise("train", "clicks.csv", *SHORT)
+    rankwise("train", "scenes/boxes.json", *SHORT, "data.height=48", "data.width=64", "batches.size=6")
+    shares: list[float] = []
+    images = next(here.glob("scenes/**/*.png")).parent
+    whole = rw.load_run("runs/boxes").detect(images, on_progress=shares.append)
+    assert sorted(set(whole.boxes.image.tolist())) == list(range(40))
+    for verb in (
+        lambda: rw.load_run("runs/photos").search("photos", on_progress=shares.append),
+        lambda: rw.load_run("runs/clicks").recommend(on_progress=shares.append),
+    ):
+        assert len(shares) > 2
+        assert shares == sorted(shares)
+        assert shares[-1] == 1.0
+        shares.clear()
+        verb()
+
+
+def test_a_device_that_is_not_there_is_named(here, capsys):
+    rankwise("train", "rows.csv", *SHORT)
+    assert main(["predict", "runs/rows", "--data", "rows.csv", "--out", "scores.csv", "--device", "abacus"]) == 2
+    assert "device: expected auto, cpu or a device of this machine, got 'abacus'" in capsys.readouterr().err
+    rankwise("predict", "runs/rows", "--data", "rows.csv", "--out", "scores.csv", "--device", "cpu")
 
 
 @pytest.mark.parametrize("verb", ["recommend", "search", "detect"])

@@ -1,8 +1,8 @@
 """Every block of code on every page runs, in the order of the page, in one folder and one session for each page.
 
-Training is cut to a few steps, `audit` answers its quickest question, and the reader's own files are made from bundled
-data. What cannot run here (several machines, data that are not bundled) is read and checked as far as that goes;
-`ONLY_CHECKED` names it.
+Training is cut to a few steps on all pages but the README, `audit` answers its quickest question, and the reader's own
+files are made from bundled data. What cannot run here (several machines, data that are not bundled) is read and checked
+as far as that goes; `ONLY_CHECKED` names it.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ import yaml
 
 from rankwise.cli import main
 from rankwise.problems import KINDS, BadRecipe, load_problem, make_problem
+from rankwise.sklearn import APClassifier, NDCGRanker, PApRanker
 from workers.pages import PAGES, ROOT, Block, blocks, commands, name_of, words
 from workers.pyproject import PYPROJECT
 from workers.readers_files import READERS_FILES
+from workers.small_portfolio import shrink_ensembles
 
 LANGUAGES = {"python", "sh", "yaml", "text"}
-FEW_STEPS = "budget={steps: 20}"
+README = PAGES[0]
+FEW_STEPS = "budget={steps: 8}"
 ONLY_CHECKED = {
     "pip install .": "the project is installed already",
     "pip install '.[demo]'": "the project is installed already",
     "pip install '.[train,vision]'": "the project is installed already",
-    "make demo": "minutes",
-    "make test": "runs this test",
     "rankwise demo": "takes long; tests/cli/test_cli.py runs it with --quick",
     "rankwise simulate --csv simulation.csv": "takes long; tests/cli/test_audit.py runs it with --quick",
     "rankwise train ml-1m 'data={train: ml-100k, test: 0.2}' --out runs/ml-100k": "no such data here",
@@ -50,6 +51,9 @@ def test_every_block_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     if name_of(page) in READERS_FILES:
         READERS_FILES[name_of(page)](tmp_path)
+    shrink_ensembles(monkeypatch)
+    for estimator in (APClassifier, NDCGRanker, PApRanker):
+        monkeypatch.setitem(estimator.__init__.__kwdefaults__, "max_steps", 8)
     session: dict[str, object] = {"__name__": "__main__"}
     # A recipe may be shown after the command that uses it.
     for block in blocks(page):
@@ -65,7 +69,7 @@ def test_every_block_of_a_page_runs(page, tmp_path, monkeypatch):
             elif block.language == "sh":
                 for command in commands(block):
                     if command not in ONLY_CHECKED:
-                        run_command(command)
+                        run_command(command, cut=page != README)
     finally:
         sklearn.set_config(**settings)
         torch.set_default_dtype(torch.float32)
@@ -91,8 +95,6 @@ def test_what_is_only_checked_could_run(command, tmp_path, monkeypatch):
     if command.startswith("pip install"):
         asked = re.findall(r"[\w]+", command.partition("[")[2])
         assert set(asked) <= set(PYPROJECT["project"]["optional-dependencies"])
-    elif command.startswith("make "):
-        assert re.search(rf"^{command.removeprefix('make ')}:", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
     elif "examples/" in command:
         assert (ROOT / next(word for word in words(command) if word.startswith("examples/"))).is_file()
     else:
@@ -100,12 +102,33 @@ def test_what_is_only_checked_could_run(command, tmp_path, monkeypatch):
         parse_command([word for word in words(arguments) if word != "device.accelerator=cuda"])  # not on this machine
 
 
-def run_command(command: str) -> None:
-    """Run a line of a shell block; only a few programs are known."""
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_target_of_make_that_a_page_names_exists(page):
+    named = set(re.findall(r"`make ([a-z-]+)", page.read_text(encoding="utf-8")))
+    assert named <= set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.parent.name == "tutorials"], ids=name_of)
+def test_a_tutorial_shows_what_each_command_prints(page):
+    """`python scripts/tutorial_outputs.py` writes the output."""
+    shown = blocks(page)
+    pairs = [(block, after) for block, after in zip(shown, [*shown[1:], None], strict=True) if block.language == "sh"]
+    assert pairs
+    for block, after in pairs:
+        assert after is not None, f"line {block.line}"
+        assert after.language == "text", f"line {block.line}"
+        for command in commands(block):
+            if command.startswith("rankwise train"):
+                assert "Test part" in after.text, f"line {block.line}"
+                assert "Report: runs/" in after.text, f"line {block.line}"
+
+
+def run_command(command: str, *, cut: bool) -> None:
+    """Run a line of a shell block, with few training steps if `cut`; only a few programs are known."""
     program, *arguments = words(command)
     if program == "rankwise":
         if arguments[0] == "train":
-            arguments.insert(2, FEW_STEPS)
+            arguments += [FEW_STEPS] if cut else []
         elif arguments[0] == "audit":
             arguments += ["--quick", "--ask", "bounds"]  # tests/cli/test_audit.py asks all questions
         assert main(arguments) == 0, command
@@ -113,7 +136,7 @@ def run_command(command: str) -> None:
         if arguments[0].endswith(".py"):
             arguments[0] = str(ROOT / arguments[0])
         subprocess.run([sys.executable, *arguments], check=True)
-    elif program == "echo":
+    elif program in ("echo", "head"):
         subprocess.run(["sh", "-c", command], check=True)
     else:
         raise AssertionError(f"{command}: neither run nor listed in ONLY_CHECKED")
@@ -148,7 +171,7 @@ def check_recipe(block: Block) -> None:
 
 
 def test_the_first_snippet_of_the_readme_learns():
-    snippet = next(block for block in blocks(PAGES[0]) if block.language == "python")
+    snippet = next(block for block in blocks(README) if block.language == "python")
     session: dict[str, torch.Tensor] = {}
     exec(snippet.text, session)
     scores, labels = session["scores"], session["labels"]
@@ -162,6 +185,21 @@ def test_the_readme_names_every_loss_and_metric():
     from rankwise.losses import LOSSES
     from rankwise.metrics import METRICS
 
-    text = PAGES[0].read_text(encoding="utf-8")
+    text = README.read_text(encoding="utf-8")
     missing = [record.name for record in (*LOSSES, *METRICS) if f"`{record.name}" not in text]
     assert not missing
+
+
+def test_the_readme_is_short_and_its_links_lead_somewhere():
+    text = README.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 120
+    links = re.findall(r"\]\((?!http)([^)#]+)", text)
+    assert len(links) > 5
+    assert not [link for link in links if not (ROOT / link).exists()]
+
+
+def test_the_readme_counts_the_baselines():
+    from rankwise.losses import LOSSES
+
+    count = sum(record.role == "baseline" for record in LOSSES)
+    assert f" {count} losses of other authors" in README.read_text(encoding="utf-8").replace("\n", " ")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import multiprocessing
 import pickle
 
 import pytest
@@ -12,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankwise.estimators import IdTable
-from rankwise.estimators.table import HashIndex
+from rankwise.estimators.table import DeviceIndex, HashIndex
 from workers.patience import PATIENCE
+from workers.processes import CONTEXT
 
 INT64 = torch.iinfo(torch.int64)
 batches = st.lists(
@@ -156,17 +156,21 @@ def test_updates_do_not_depend_on_the_order_of_a_batch():
 def test_ids_with_the_same_hash_bits_are_told_apart(monkeypatch):
     """With one slot and one tag for all, only comparing in full can tell: every search goes over several windows."""
     alike = lambda self, ids: (ids[:, 0] * 0, ids[:, 0] * 0)  # noqa: E731
-    monkeypatch.setattr(HashIndex, "_slots_and_tags", alike)
+    monkeypatch.setattr(HashIndex, "slots_and_tags", alike)
     known = torch.stack([torch.arange(30), torch.arange(30).flip(0)], 1)
     index = HashIndex(known)
     assert torch.equal(index.find(known.flip(0), known), torch.arange(30).flip(0))
     assert index.find(known.flip(1)[:5], known).tolist() == [29, 28, 27, 26, 25]
     assert index.find(known + torch.tensor([0, 1]), known).tolist() == [-1] * 30
+    copied = DeviceIndex(known[:20], known.device)
+    copied.add(known[20:])
+    assert torch.equal(copied.find(known.flip(0), known), torch.arange(30).flip(0))
+    assert copied.find(known + torch.tensor([0, 1]), known).tolist() == [-1] * 30
 
 
 def test_a_window_may_reach_over_the_end_of_the_slots(monkeypatch):
     last = lambda self, ids: (ids[:, 0] * 0 + 1022, ids[:, 0] << 40)  # noqa: E731
-    monkeypatch.setattr(HashIndex, "_slots_and_tags", last)
+    monkeypatch.setattr(HashIndex, "slots_and_tags", last)
     known = torch.arange(20)[:, None]
     index = HashIndex(known)
     assert torch.equal(index.find(known, known), torch.arange(20))
@@ -215,9 +219,9 @@ def update_in_another_process(table, results):
 
 def test_a_table_sent_to_another_process_is_a_copy():
     """Tensors sent to a process share memory with the sender; a table written by both would count updates twice."""
-    table, context = used_table(), multiprocessing.get_context("spawn")
-    before, results = copy.deepcopy(table.state_dict()), context.Queue()
-    process = context.Process(target=update_in_another_process, args=(table, results))
+    table = used_table()
+    before, results = copy.deepcopy(table.state_dict()), CONTEXT.Queue()
+    process = CONTEXT.Process(target=update_in_another_process, args=(table, results))
     process.start()
     ids, rows = results.get(timeout=PATIENCE)
     process.join(timeout=PATIENCE)

@@ -87,4 +87,4 @@ def test_a_step_takes_less_memory_in_a_process_of_its_own():
     whole, chunked = (float(program.communicate(timeout=PATIENCE)[0]) for program in programs)
     # Three layers, each with 16,384 x 256 numbers before and after its tanh: 16 MiB each.
     assert whole > 90
-    assert chunked < 0.5 * whole
+    assert chunked < 0.1 * whole

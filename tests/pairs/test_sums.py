@@ -237,6 +237,8 @@ def test_the_cheaper_method_is_chosen():
     assert _cheaper(huber, 224, 3, 220) == "dense"
     assert _cheaper(huber, 1, 10_000, 990_000) == "sorted"
     assert _cheaper(surrogates.Sigmoid(), 1, 10_000, 990_000) == "dense"
+    assert _cheaper(huber, 1, 1024, 1024, on_cpu=False) == "dense"
+    assert _cheaper(huber, 1, 10_000, 990_000, on_cpu=False) == "sorted"
 
 
 @pytest.mark.parametrize(

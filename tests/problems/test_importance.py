@@ -173,7 +173,7 @@ def test_a_run_over_a_table_shows_which_columns_matter(tmp_path, monkeypatch, ca
     assert printed["rows"] == 1200
     assert printed["column"] == [row["column"] for row in read_csv(tmp_path / "all.csv")]
     assert main(["evaluate", "run", "--importance", "own.csv"]) == 0
-    assert "on the validation part" in " ".join(capsys.readouterr().out.split())
+    assert "on the test part" in " ".join(capsys.readouterr().out.split())
     assert read_csv(tmp_path / "own.csv") == written
 
 

@@ -245,7 +245,7 @@ def test_a_moved_run_scores_the_test_part_as_before(letor_run, tmp_path):
     ]
     expected = run.problem.predict(run.model, test)
     (tmp_path / "test.txt").write_text("\n".join(lines))
-    assert torch.equal(moved.predict(tmp_path / "test.txt").outputs, expected)
+    assert torch.allclose(moved.predict(tmp_path / "test.txt").outputs, expected, atol=1e-6)
     # Without useful labels, in another order.
     (tmp_path / "unlabelled.txt").write_text("\n".join(f"0 {line.partition(' ')[2]}" for line in lines[::-1]))
     assert torch.allclose(moved.predict(tmp_path / "unlabelled.txt").outputs.flip(0), expected, atol=1e-6)

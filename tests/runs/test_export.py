@@ -75,7 +75,7 @@ def trained(folder):
     files |= {"multilabel": "labels.txt", "longtail": "photos"}
     changes = {
         "context-aware": {"model": {"name": "context-aware"}},
-        "ease": {"model": {"ease": 10.0, "dimensions": 4}},
+        "ease": {"model": {"name": "item-item", "ease": 10.0, "dimensions": 4}},
         "matrix-factorisation": {"model": {"name": "matrix-factorisation"}},
         "neumf": {"model": {"name": "neumf", "hidden": [8]}},
     }

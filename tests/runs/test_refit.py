@@ -27,6 +27,7 @@ def rows(count=300, seed=0):
 
 
 PROBLEM = Tabular(
+    model={"regressions": None},
     refit=True,
     batches={"size": 32},
     budget={"steps": 24},

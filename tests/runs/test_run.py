@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +17,9 @@ from rankwise.data import DataNote
 from rankwise.problems import Tabular
 from rankwise.runs import RunFolder, continue_run, train_seeds
 from rankwise.runs.folder import RECORD
+from workers.folders import lock_folder
+from workers.patience import PATIENCE
+from workers.processes import Program
 from workers.rows import write_table
 
 SHORT = {"budget": {"steps": 8}, "evaluation": {"every": 4}}
@@ -95,7 +96,7 @@ def test_missing_cells_become_the_median_of_the_training_part(tmp_path):
     problem = Tabular(data={"label": "y", "missing": "median"}, **SHORT)
     run = rw.train(problem, train=holes)
     median = run.part("train").features[:, 1].nanmedian()
-    layer = run.model[0]
+    layer = run.model.scaling
     assert abs(float(layer.median[1]) - float(median)) < 0.2
     # The new table has another median; its missing cell is filled with that of the training part.
     shifted = frame.with_columns(pl.col("x1") + 50)
@@ -154,20 +155,23 @@ def test_several_seeds_are_opened_together(tmp_path):
 
 def test_only_one_training_writes_to_a_folder(tmp_path):
     with RunFolder(tmp_path).locked():
-        code = f"from rankwise.runs import RunFolder\nwith RunFolder({str(tmp_path)!r}).locked(): pass"
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "another training writes to this folder (process " in done.stderr
+        _, err = Program(lock_folder, tmp_path).communicate(timeout=PATIENCE)
+    assert "another training writes to this folder (process " in err
     with RunFolder(tmp_path).locked():
         pass
 
 
-def test_a_run_of_an_older_format_is_migrated_once(trained, tmp_path):
-    run, path = trained
+def test_a_run_of_an_older_format_is_migrated_once(tmp_path):
+    path = write_table(tmp_path / "rows.csv")
+    alone = {"model": {"regressions": None}, "refit": False}  # as in version 0.1
+    run = rw.train(Tabular(data={"train": str(path), "label": "ill"}, **alone, **SHORT), out=tmp_path / "run")
     old = tmp_path / "old"
     shutil.copytree(run.folder, old)
     record = json.loads((old / "run.json").read_text())
     recipe = {**record["recipe"], "place": record["recipe"].pop("device")}
-    recipe.pop("device", None)
+    for key in ("device", "refit"):
+        recipe.pop(key, None)
+    recipe["model"].pop("regressions")
     (old / "record.json").write_text(json.dumps({**record, "recipe": recipe}))
     for name in ("run.json", "schema.json", "model.safetensors"):
         (old / name).unlink()

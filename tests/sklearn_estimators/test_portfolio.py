@@ -11,11 +11,10 @@ from sklearn.metrics import average_precision_score
 
 from rankwise.sklearn import APClassifier
 from rankwise.sklearn.portfolio import Rows
-from rankwise.sklearn.stacking import fit_mix
 
 
 def small(**options):
-    return APClassifier(**{"max_steps": 20, "hidden": (8,), "random_state": 0, **options})
+    return APClassifier(**{"max_iter": 20, "hidden_layer_sizes": (8,), "random_state": 0, **options})
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +69,7 @@ def test_sparse_tables_have_a_portfolio_too(rings):
 def test_scores_do_not_depend_on_the_rows_beside_them(rings, monkeypatch):
     X, y = rings
     monkeypatch.setattr("rankwise.sklearn.portfolio._CHUNK", 64)
-    model = small(max_steps=4).fit(X[:200], y[:200])
+    model = small(max_iter=4).fit(X[:200], y[:200])
     whole = model.decision_function(X)
     np.testing.assert_allclose(whole[100:107], model.decision_function(X[100:107]), rtol=1e-9, atol=1e-9)
     monkeypatch.undo()
@@ -107,24 +106,10 @@ def test_more_rows_later_are_for_networks_only(rings):
 
 def test_linear_is_a_linear_model(rings):
     X, y = rings
-    model = APClassifier(model="linear", max_steps=20, random_state=0).fit(X[:200], y[:200])
+    model = APClassifier(model="linear", max_iter=20, random_state=0).fit(X[:200], y[:200])
     middle = model._scores((X[:50] + X[50:100]) / 2 * 1e-3)
     ends = model._scores(np.r_[X[:50], X[50:100]] * 1e-3).reshape(2, 50, 1).mean(0)
     np.testing.assert_allclose(middle, ends, atol=1e-6)
-
-
-def test_mixing_weights_are_not_negative_and_follow_the_evidence():
-    random = np.random.default_rng(0)
-    truth = random.normal(size=4000)
-    labels = random.random(4000) < expit(2 * truth - 3)
-    scores = np.stack([truth + 0.5 * random.normal(size=4000), truth + 0.5 * random.normal(size=4000), -truth])
-    mix = fit_mix(scores, labels, np.ones(4000), random)
-    assert (mix.weight >= 0).all()
-    assert mix.weight[:2].min() > 0.3
-    assert mix.weight[2] < 0.05
-    # Two noisy views of the same truth are better than one.
-    alone = average_precision_score(labels, scores[0])
-    assert average_precision_score(labels, mix(scores)) > alone + 0.02
 
 
 @pytest.mark.parametrize("word", ["networks", "trees"])

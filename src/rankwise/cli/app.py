@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from rankwise.files import TABLE_SUFFIXES
 from rankwise.registry import nearest
 
 __all__ = ["app"]
@@ -35,7 +36,7 @@ def common(
         bool, typer.Option("--version", help="Print the version and end.", is_eager=True, callback=_print_version)
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the whole traceback of an error.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print what a command found as JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the result of a command as JSON.")] = False,
 ) -> None:
     """Train models directly for the ranking metric they are judged by."""
 
@@ -142,10 +143,14 @@ def evaluate(
         Path | None,
         typer.Option(help="For a run over a table: where to write how much each column matters, a CSV file."),
     ] = None,
+    judgements: Annotated[
+        Path | None, typer.Option(exists=True, help="For a TREC run file: the judgements (qrels, BEIR's TSV, a table).")
+    ] = None,
 ) -> None:
     """Measure how well scores rank: means with intervals, the exact definitions, and what was left out.
 
-    A file of scores has a row per item: its score, its label (0 or 1, or grades), perhaps the query it belongs to.
+    A file of scores has a row per item: its score, its label (0 or 1, or grades), perhaps the query it belongs to. A
+    TREC run file is measured against --judgements as trec_eval does.
     """
     from rankwise.cli.evaluate import show_evaluation
     from rankwise.cli.scores import Columns, check_out
@@ -153,11 +158,14 @@ def evaluate(
     for path, option in ((scores_out, "--scores-out"), (report, "--report"), (importance, "--importance")):
         if path is not None:
             check_out(path, option)
-    show_evaluation(what, data, metric or (), Columns(score, label, query, group), scores_out, report, importance)
+    columns = Columns(score, label, query, group)
+    show_evaluation(what, data, metric or (), columns, scores_out, report, importance, judgements)
 
 
 Run = Annotated[Path, typer.Argument(exists=True, file_okay=False, help="The folder of a run.")]
-TABLES = (".csv", ".parquet", ".jsonl")
+Device = Annotated[
+    str, typer.Option(help="Where to compute: cpu, cuda, cuda:1, mps, xpu; auto is the accelerator if there is one.")
+]
 
 
 @app.command(short_help="Score new data with a trained run.")
@@ -174,6 +182,7 @@ def predict(
     ranked: Annotated[
         bool, typer.Option("--ranked", help="Sort the rows of each list, best first, with a column rank.")
     ] = False,
+    device: Device = "auto",
 ) -> None:
     """Score new data with a trained run; the training data are not needed.
 
@@ -185,7 +194,7 @@ def predict(
     _check_data(data, "--data")
     _check_table(out)
     names = [name.strip() for name in keep.split(",") if name.strip()] if keep else []
-    predict(run, data, out, keep=names, probabilities=probabilities, ranked=ranked)
+    predict(run, data, out, keep=names, probabilities=probabilities, ranked=ranked, device=device)
 
 
 @app.command(short_help="Recommend items to users with a trained run.")
@@ -201,6 +210,7 @@ def recommend(
         ),
     ] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="Items for each user.")] = 10,
+    device: Device = "auto",
 ) -> None:
     """Recommend items to users with a trained recsys run, without those they are known to have chosen.
 
@@ -211,24 +221,32 @@ def recommend(
     if users is not None:
         _check_data(users, "--users")
     _check_table(out)
-    recommend(run, users, out, k)
+    recommend(run, users, out, k, device)
 
 
-@app.command(short_help="Find the nearest images or rows with a trained run.")
+@app.command(short_help="Search texts, images or rows with a trained run.")
 def search(
     run: Run,
-    queries: Annotated[Path, typer.Option(exists=True, help="Images or rows to search for.")],
-    out: Annotated[Path, typer.Option(help="Where to write: .csv, .parquet or .jsonl; - is the standard output.")],
+    queries: Annotated[
+        Path,
+        typer.Option(exists=True, help="Images or rows to search for; texts: .txt (one per line), .jsonl or .csv."),
+    ],
+    out: Annotated[
+        Path, typer.Option(help="Where to write: .csv, .parquet, .jsonl or, of texts, .trec; - is the standard output.")
+    ] = Path("-"),
     gallery: Annotated[
         Path | None, typer.Option(exists=True, help="Images or rows to search; the queries themselves by default.")
     ] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="Matches for each query.")] = 10,
+    device: Device = "auto",
 ) -> None:
-    """Find the nearest images or rows of a gallery for each query, by a trained retrieval run."""
+    """Find the best documents of its corpus for each query by a text-search run, or the nearest images or rows of a
+    gallery by a retrieval run."""
     from rankwise.cli.predict import search
 
-    _check_table(out)
-    search(run, queries, gallery, out, k)
+    if out.suffix != ".trec":
+        _check_table(out)
+    search(run, queries, gallery, out, k, device)
 
 
 @app.command(short_help="Detect objects in images with a trained run.")
@@ -239,6 +257,7 @@ def detect(
     drawings: Annotated[
         Path | None, typer.Option(help="A folder for the images with their boxes drawn in.", show_default=False)
     ] = None,
+    device: Device = "auto",
 ) -> None:
     """Detect objects in images with a trained detection run."""
     from rankwise.cli.predict import detect
@@ -247,7 +266,7 @@ def detect(
     if out.suffix != ".json":
         raise typer.BadParameter(f"expected .json, got {out.name!r}", param_hint="--out")
     check_out(out)
-    detect(run, images, out, drawings)
+    detect(run, images, out, drawings, device)
 
 
 def _check_data(path: Path, option: str) -> None:
@@ -261,8 +280,8 @@ def _check_table(out: Path) -> None:
 
     if str(out) == "-":
         return
-    if out.suffix not in TABLES:
-        raise typer.BadParameter(f"expected {', '.join(TABLES)} or -, got {out.name!r}", param_hint="--out")
+    if out.suffix not in TABLE_SUFFIXES:
+        raise typer.BadParameter(f"expected {', '.join(TABLE_SUFFIXES)} or -, got {out.name!r}", param_hint="--out")
     check_out(out)
 
 
@@ -334,7 +353,10 @@ def export(
 @app.command(short_help="Is one model better than another, or was it luck?")
 def compare(
     paths: Annotated[
-        list[Path], typer.Argument(exists=True, help="Two or more files of scores or folders of runs, same test data.")
+        list[Path],
+        typer.Argument(
+            exists=True, help="Two or more files of scores, TREC run files or folders of runs, same test data."
+        ),
     ],
     metric: Annotated[
         list[str] | None, typer.Option(help="Such as ap or ndcg@10; may be repeated. See `rankwise list metrics`.")
@@ -343,6 +365,9 @@ def compare(
     label: Annotated[str | None, typer.Option(help="The column of the labels.", show_default="by name")] = None,
     query: Annotated[str | None, typer.Option(help="The column of the lists.", show_default="by name")] = None,
     group: Annotated[str | None, typer.Option(help="A column to compare by.", show_default="by name")] = None,
+    judgements: Annotated[
+        Path | None, typer.Option(exists=True, help="For TREC run files: the judgements (qrels, BEIR's TSV, a table).")
+    ] = None,
     report: Annotated[Path | None, typer.Option(help="Where to write a report, an HTML file.")] = None,
 ) -> None:
     """Is one model better than another, or was it luck? Differences to the first, with intervals and a paired test.
@@ -356,7 +381,7 @@ def compare(
 
     if report is not None:
         check_out(report, "--report")
-    show_comparison(paths, metric or (), Columns(score, label, query, group), report)
+    show_comparison(paths, metric or (), Columns(score, label, query, group), report, judgements)
 
 
 @app.command("list", short_help="List losses, metrics, samplers, tasks and recipes.")

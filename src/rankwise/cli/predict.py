@@ -5,10 +5,12 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 from rankwise.cli.console import print_paragraph, progress_bar, say
 from rankwise.extras import require
@@ -21,11 +23,13 @@ __all__ = ["detect", "predict", "recommend", "search"]
 STANDARD = "-"  # the standard input or output
 
 
-def predict(folder: Path, data: Path, out: Path, *, keep: Sequence[str], probabilities: bool, ranked: bool) -> None:
+def predict(
+    folder: Path, data: Path, out: Path, *, keep: Sequence[str], probabilities: bool, ranked: bool, device: str
+) -> None:
     """Write the predictions of a run for a source, chunk by chunk."""
     from rankwise.runs import write_tables
 
-    run = _open(folder)
+    run = _open(folder, device)
     with _source(data) as source:
         if ranked:
             rows = write_tables(out, [run.predict(source, probabilities=probabilities, keep=keep).ranked()])
@@ -34,39 +38,48 @@ def predict(folder: Path, data: Path, out: Path, *, keep: Sequence[str], probabi
     _say(f"{rows:,} rows", out)
 
 
-def recommend(folder: Path, users: Path | None, out: Path, k: int) -> None:
+def recommend(folder: Path, users: Path | None, out: Path, k: int, device: str) -> None:
     """Write the k best items for each user."""
     from rankwise.runs import write_tables
 
-    run = _open(folder)
-    if users is None:
-        found = run.recommend(k=k)
-    else:
-        with _source(users) as source:
-            found = run.recommend(source, k=k)
-    write_tables(out, [found.columns()])
-    _say(f"{len(found):,} users, {found.items.shape[1]} items each", out)
+    run = _open(folder, device)
+    with _progress("recommend") as on_progress:
+        if users is None:
+            lists = run.recommend(k=k, on_progress=on_progress)
+        else:
+            with _source(users) as source:
+                lists = run.recommend(source, k=k, on_progress=on_progress)
+    write_tables(out, [lists.columns()])
+    _say(f"{len(lists):,} users, {lists.items.shape[1]} items each", out)
 
 
-def search(folder: Path, queries: Path, gallery: Path | None, out: Path, k: int) -> None:
+def search(folder: Path, queries: Path, gallery: Path | None, out: Path, k: int, device: str) -> None:
     """Write the k nearest of a gallery for each query."""
     from rankwise.runs import write_tables
 
-    found = _open(folder).search(queries, gallery, k)
-    write_tables(out, [found.columns()])
-    _say(f"{len(found):,} queries, {found.items.shape[1]} matches each", out)
+    run = _open(folder, device)
+    with _progress("search") as on_progress:
+        lists = run.search(queries, gallery, k, on_progress=on_progress)
+    if out.suffix == ".trec":
+        lists.write(out)
+    else:
+        write_tables(out, [lists.columns()])
+    _say(f"{len(lists):,} queries, {lists.items.shape[1]} matches each", out)
 
 
-def detect(folder: Path, images: Path, out: Path, drawings: Path | None) -> None:
+def detect(folder: Path, images: Path, out: Path, drawings: Path | None, device: str) -> None:
     """Write the boxes that a run detects, in the form of COCO's results, and drawings of them."""
-    found = _open(folder).detect(images)
-    found.write(out)
-    _say(f"{len(found):,} boxes in {len(found.part):,} images", out)
+    run = _open(folder, device)
+    with _progress("detect") as on_progress:
+        boxes = run.detect(images, on_progress=on_progress)
+    boxes.write(out)
+    _say(f"{len(boxes):,} boxes in {len(boxes.part):,} images", out)
     if drawings is not None:
-        _say(f"{found.draw(drawings):,} drawings", drawings)
+        _say(f"{boxes.draw(drawings):,} drawings", drawings)
 
 
-def _open(folder: Path) -> Run:
+def _open(folder: Path, device: str) -> Run:
+    """Open a run with its model on a device."""
     require("using a run", ("lightning_fabric", "pydantic", "yaml", "polars"), extra="train,data")
     from rankwise.runs import load_run
     from rankwise.runs.folder import MODEL
@@ -74,7 +87,27 @@ def _open(folder: Path) -> Run:
     run = load_run(folder)
     if not (folder / MODEL).is_file():
         say(f"{folder}: the run is not over; these are its best weights so far")
-    return run
+    return run.to(_find_device(device))
+
+
+def _find_device(name: str) -> torch.device:
+    if name == "auto":
+        accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+        return torch.device("cpu") if accelerator is None else accelerator
+    try:
+        # A small tensor shows whether the device is there.
+        return torch.zeros(1, device=name).device
+    except (RuntimeError, AssertionError, NotImplementedError) as problem:
+        reason = str(problem).strip().splitlines()[0]
+        raise ValueError(f"device: expected auto, cpu or a device of this machine, got {name!r} ({reason})") from None
+
+
+@contextmanager
+def _progress(what: str) -> Iterator[Callable[[float], None]]:
+    """Show a bar; give the function that is told the share of the work that is done."""
+    with progress_bar() as progress:
+        bar = progress.add_task(what, total=1.0)
+        yield lambda share: progress.update(bar, completed=share)
 
 
 def _shown(run: Run, source: Path, **options: Any) -> Iterator[Mapping[str, list[Any]]]:

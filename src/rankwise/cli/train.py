@@ -104,7 +104,7 @@ def _train_and_show(
         # While training goes on it takes signals itself; this is for what comes before and after.
         with (
             sigterm_like_ctrl_c(),
-            progress_bar("loss {task.fields[loss]}  {task.fields[found]}  {task.fields[speed]}") as progress,
+            progress_bar("loss {task.fields[loss]}  {task.fields[value]}  {task.fields[speed]}") as progress,
         ):
             runs = train(_Shown(progress, problem.metric))
     except Interrupted as stopped:
@@ -129,8 +129,17 @@ def _train_and_show(
         record_each("runs", {"folder": run.folder, **result})
     if len(runs) == 1:
         test = tests[0]
-        rows = [(name, f"{mean:.4f}", _interval(test.intervals.get(name))) for name, mean in test.means.items()]
-        print_table("Test part", ("metric", "mean", "95 % interval"), rows, numbers=True)
+        baselines = runs[0].record.get("baselines", {})
+        rows = [
+            (
+                name,
+                f"{mean:.4f}",
+                _interval(test.intervals.get(name)),
+                *(f"{each[name]:.4f}" for each in baselines.values()),
+            )
+            for name, mean in test.means.items()
+        ]
+        print_table("Test part", ("metric", "mean", "95 % interval", *baselines), rows, numbers=True)
         print_paragraph(_weights_taken(runs[0]))
     else:
         means = {name: [test.means[name] for test in tests] for name in tests[0].means}
@@ -170,6 +179,7 @@ def _next_command(problem: Problem[Any, Any], folder: Path) -> str:
     """Return the command that uses the run on new data."""
     quoted = shlex.quote(str(folder))
     commands = {
+        "text-search": f"rankwise search {quoted} --queries queries.txt -k 10 --out found.csv",
         "recsys": f"rankwise recommend {quoted} --users users.csv -k 10 --out recommended.csv",
         "vectors": f"rankwise search {quoted} --queries new --gallery all -k 10 --out nearest.csv",
         "boxes": f"rankwise detect {quoted} --images folder --out boxes.json",
@@ -199,7 +209,7 @@ class _Shown:
         if done and is_first_process():
             say(f"seed {seed}: going on after step {done} of {steps}")
         self._bar = self._progress.add_task(
-            f"seed {seed}", total=steps, completed=done, loss="-", found="", speed="", start=True
+            f"seed {seed}", total=steps, completed=done, loss="-", value="", speed="", start=True
         )
         self._since, self._rows = monotonic(), 0
 
@@ -211,11 +221,11 @@ class _Shown:
 
     def evaluation(self, step: int, metrics: Mapping[str, float]) -> None:
         assert self._bar is not None
-        found = f"{self._metric} {metrics[self._metric]:.4f}"
-        self._progress.update(self._bar, found=found)
+        value = f"{self._metric} {metrics[self._metric]:.4f}"
+        self._progress.update(self._bar, value=value)
         if not shows_progress():
             loss = f"loss {self._loss:.4g}, " if self._loss == self._loss else ""
-            self.says(f"step {step}: {loss}validation {found}")
+            self.says(f"step {step}: {loss}validation {value}")
 
     def says(self, text: str) -> None:
         if is_first_process():

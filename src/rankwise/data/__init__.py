@@ -40,6 +40,8 @@ from rankwise.data.sparse_schema import SparseSchema, read_multilabel
 from rankwise.data.splits import cut_by_query, cut_stratified, folds_by_query
 from rankwise.data.table_files import open_table
 from rankwise.data.tables import Table, TableSchema, read_table
+from rankwise.data.text import TextCollection, TextPart, TextSchema, cut_queries, learn_texts
+from rankwise.data.text_files import Judgements, Texts, read_judgements, read_texts, read_trec_run
 from rankwise.data.voc import read_voc
 
 __all__ = [
@@ -63,6 +65,7 @@ __all__ = [
     "InteractionPart",
     "InteractionSchema",
     "Interactions",
+    "Judgements",
     "Part",
     "Schema",
     "Scores",
@@ -72,6 +75,10 @@ __all__ = [
     "Split",
     "Table",
     "TableSchema",
+    "TextCollection",
+    "TextPart",
+    "TextSchema",
+    "Texts",
     "active_users",
     "augmentation",
     "box_augmentation",
@@ -84,6 +91,7 @@ __all__ = [
     "cut_histories",
     "cut_images",
     "cut_multilabel",
+    "cut_queries",
     "cut_stratified",
     "folds_by_query",
     "histories",
@@ -91,6 +99,7 @@ __all__ = [
     "imbalanced",
     "labelled_like",
     "learn_interactions",
+    "learn_texts",
     "leave_one_out",
     "load_digit_retrieval",
     "load_eights",
@@ -103,6 +112,7 @@ __all__ = [
     "read_images",
     "read_interaction_lists",
     "read_interactions",
+    "read_judgements",
     "read_letor",
     "read_letor_comments",
     "read_movielens",
@@ -110,6 +120,8 @@ __all__ = [
     "read_netflix",
     "read_scores",
     "read_table",
+    "read_texts",
+    "read_trec_run",
     "read_voc",
     "require_labels",
 ]

@@ -75,6 +75,16 @@ class ImagePart(Dataset[Batch]):
         """Return the classes (N,); raise an error if the images have none."""
         return require_labels(self.targets)
 
+    @property
+    def row_names(self) -> tuple[str, ...]:
+        """Return the file of each image, or its number in the source from 1."""
+        return tuple(self.source.name(row) or str(row + 1) for row in self.rows.tolist())
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """Return the names of the columns of scores: the classes."""
+        return self.classes
+
     def __len__(self) -> int:
         return len(self.rows)
 
@@ -98,11 +108,6 @@ class ImagePart(Dataset[Batch]):
         row = int(self.rows[index])
         file = self.source.name(row) or f"image {row}"
         return file if self.targets is None else f"class {self.classes[int(self.targets[index])]}, {file}"
-
-    def file_name(self, index: int) -> str:
-        """Return the file of an image, or its number in the source from 1."""
-        row = int(self.rows[index])
-        return self.source.name(row) or str(row + 1)
 
     def picture(self, index: int) -> Tensor:
         """Return an image as it is judged, uint8 (C, H, W)."""

@@ -26,12 +26,12 @@ from rankwise.data.files import (
     is_finite_number,
     read_line_blocks,
 )
-from rankwise.data.groups import query_ids_beside
+from rankwise.data.groups import find_group_file, query_ids_beside
 from rankwise.data.parts import Part
 from rankwise.data.schema import DataNote
 from rankwise.extras import require
 
-__all__ = ["LetorFile", "is_letor", "parse_letor", "read_letor", "read_letor_comments"]
+__all__ = ["LetorFile", "is_letor", "parse_letor", "read_letor", "read_letor_chunks", "read_letor_comments"]
 
 MOST_FEATURES = 100_000  # a larger index is a mistake or data too wide to be held densely
 PIECE_BYTES = 8 << 20
@@ -97,18 +97,18 @@ def read_letor(
         >>> part.features.tolist(), part.labels.tolist(), part.query_ids.tolist()
         ([[0.5, 0.0, 1.5], [0.0, 1.0, 0.0]], [2, 0], [7, 7])
     """
-    found = parse_letor(
+    parsed = parse_letor(
         path, width=features, origins=origins, cache=cache, on_progress=on_progress, block_bytes=block_bytes
     )
-    if found.origins and origins is None:
-        index = next(iter(found.origins))
+    if parsed.origins and origins is None:
+        index = next(iter(parsed.origins))
         warnings.warn(
-            f"{path}: float32 cannot hold the differences of {len(found.origins)} features, such as feature {index}; "
+            f"{path}: float32 cannot hold the differences of {len(parsed.origins)} features, such as feature {index}; "
             "read_table shifts them first",
             DataNote,
             stacklevel=2,
         )
-    return found.part
+    return parsed.part
 
 
 class LetorFile(NamedTuple):
@@ -165,8 +165,40 @@ def parse_letor(
     return LetorFile(part, int(arrays["width"]), dict(needed))
 
 
+def read_letor_chunks(path: str | Path, *, width: int, origins: Mapping[int, float]) -> Iterator[LetorFile]:
+    """Yield the rows of a LETOR file that may be larger than memory, in chunks, see `read_letor`.
+
+    A file with the sizes of its lists beside it is one chunk.
+
+    Args:
+        path: the file.
+        width: number of features; those with a larger index are ignored.
+        origins: values to subtract from features, by index.
+    """
+    path = check_file(path)
+    if find_group_file(path) is not None:
+        yield parse_letor(path, width=width, beyond="ignore", origins=origins)
+        return
+    empty = True
+    for values, grades, query_ids in _parse_blocks(path, MOST_FEATURES, None, BLOCK_BYTES):
+        if not len(grades):
+            continue
+        empty = False
+        rows = _Rows(width, origins)
+        for piece in _dense_pieces(values):
+            rows.add(piece)
+        part = Part(
+            torch.from_numpy(rows.join()),
+            torch.from_numpy(_label_numbers(grades)),
+            torch.from_numpy(np.require(query_ids, requirements="W")) if len(query_ids) else None,
+        )
+        yield LetorFile(part, values.shape[1], {})
+    if empty:
+        raise ValueError(f"{path}: expected lines {LINE}, got none")
+
+
 def read_letor_comments(path: str | Path) -> list[str]:
-    """What stands behind the `#` of every row, "" where nothing does: document ids, in the LETOR collections.
+    """Return the text after the `#` of every row, "" if there is none: document ids, in the LETOR collections.
 
     Example:
         >>> import tempfile
@@ -196,6 +228,29 @@ def _parse(
     rows, spreads = _Rows(width, origins), _Spreads()
     labels: list[_Numbers] = []
     queries: list[_Ids] = []
+    for values, grades, query_ids in _parse_blocks(path, limit, on_progress, block_bytes):
+        spreads.add(values)
+        for piece in _dense_pieces(values):
+            rows.add(piece)
+        labels.append(grades)
+        queries.append(query_ids)
+    if not sum(map(len, labels)):
+        raise ValueError(f"{path}: expected lines {LINE}, got none")
+    needed = {index: mean for index, mean in spreads.origins().items() if index not in origins}
+    return {
+        "features": rows.join(),
+        "labels": _label_numbers(np.concatenate(labels)),
+        "query_ids": np.concatenate(queries),
+        "width": np.array(spreads.width),
+        "origin_indices": np.array(list(needed), dtype=np.int64),
+        "origin_values": np.array(list(needed.values()), dtype=np.float64),
+    }
+
+
+def _parse_blocks(
+    path: Path, limit: int, on_progress: Progress | None, block_bytes: int
+) -> Iterator[tuple[Any, _Numbers, _Ids]]:
+    """Yield features (dense or sparse), grades and query ids of one block of lines after the other."""
     with_queries: bool | None = None
     for block in read_line_blocks(path, block_bytes=block_bytes, on_progress=on_progress):
         complete = parse_complete_lines(block.text)
@@ -206,24 +261,13 @@ def _parse(
             _check_lines(path, lines, limit, with_queries, values, grades, query_ids)
             if len(grades):
                 with_queries = len(query_ids) > 0
-            spreads.add(values)
-            for piece in _dense_pieces(values):
-                rows.add(piece)
-            labels.append(grades)
-            queries.append(query_ids)
-    if not sum(map(len, labels)):
-        raise ValueError(f"{path}: expected lines {LINE}, got none")
-    grades = np.concatenate(labels)
+            yield values, grades, query_ids
+
+
+def _label_numbers(grades: _Numbers) -> NDArray[np.generic]:
+    """Return grades as int64 if all are whole, else as float32."""
     whole = bool((grades == np.rint(grades)).all()) and bool((np.abs(grades) < 2**53).all())
-    needed = {index: mean for index, mean in spreads.origins().items() if index not in origins}
-    return {
-        "features": rows.join(),
-        "labels": grades.astype(np.int64 if whole else np.float32),
-        "query_ids": np.concatenate(queries),
-        "width": np.array(spreads.width),
-        "origin_indices": np.array(list(needed), dtype=np.int64),
-        "origin_values": np.array(list(needed.values()), dtype=np.float64),
-    }
+    return grades.astype(np.int64 if whole else np.float32)
 
 
 def _parse_sparse_lines(

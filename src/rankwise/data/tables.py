@@ -17,7 +17,7 @@ from rankwise.data.features import FeatureEncoding, learn_features
 from rankwise.data.files import Progress
 from rankwise.data.groups import find_group_file, query_ids_beside
 from rankwise.data.labels import read_known_labels, read_labels
-from rankwise.data.letor import is_letor, parse_letor
+from rankwise.data.letor import LetorFile, is_letor, parse_letor, read_letor_chunks
 from rankwise.data.parts import Part
 from rankwise.data.schema import DataNote, Labels, with_tuples
 from rankwise.data.table_files import RawTable, open_chunks, open_table
@@ -116,20 +116,31 @@ class TableSchema:
             return self._read_letor(Path(source), cache, on_progress)
         return self._read_raw(open_table(source, header=self.header, names=self._known_names), labels)
 
-    def read_chunks(self, source: Any) -> Iterator[tuple[Part, RawTable | None]]:
+    def read_chunks(
+        self, source: Any, *, keep: Collection[str] = (), whole: bool = False
+    ) -> Iterator[tuple[Part, RawTable | None]]:
         """Read a table that may be larger than memory: yield chunks of rows, with or without labels.
 
-        Each comes with the columns it was read from; None for a LETOR file, which is read at once.
+        Each comes with the columns it was read from; None for a LETOR file.
+
+        Args:
+            source: see `read`.
+            keep: columns that the caller uses itself, so that no note says they are ignored.
+            whole: read the table as one chunk.
         """
         if isinstance(source, str | Path) and is_letor(source):
-            yield self._read_letor(Path(source), None, None), None
+            for part in [self._read_letor(Path(source), None, None)] if whole else self._letor_chunks(Path(source)):
+                yield part, None
             return
+        if isinstance(source, str | Path) and find_group_file(source) is not None:
+            whole = True  # the sizes of the lists are those of the whole file
+        form: dict[str, Any] = {"header": self.header, "names": self._known_names}
         noted = False
-        for raw in open_chunks(source, header=self.header, names=self._known_names):
+        for raw in [open_table(source, **form)] if whole else open_chunks(source, **form):
             with warnings.catch_warnings():
                 if noted:  # what is true of the columns of the first chunk is true of all
                     warnings.simplefilter("ignore", DataNote)
-                part = self._read_raw(raw, "optional")
+                part = self._read_raw(raw, "optional", keep)
             noted = True
             yield part, raw
 
@@ -137,8 +148,8 @@ class TableSchema:
     def _known_names(self) -> tuple[str, ...]:
         return self.features if self.named else ()
 
-    def _read_raw(self, table: RawTable, labels: Labels) -> Part:
-        raw = self._match(table)
+    def _read_raw(self, table: RawTable, labels: Labels, keep: Collection[str] = ()) -> Part:
+        raw = self._match(table, keep)
         label = self.label if self.label in raw.columns else None
         if label is None and labels == "required":
             raise ValueError(f"{raw.name}: expected the label column {self.label!r}, got none")
@@ -167,7 +178,7 @@ class TableSchema:
         """Return the schema that `to_json` describes."""
         return cls(**{**with_tuples(values), "encoding": FeatureEncoding.from_saved(values["encoding"])})
 
-    def _match(self, raw: RawTable) -> RawTable:
+    def _match(self, raw: RawTable, keep: Collection[str]) -> RawTable:
         """Return the table with the names of the training table, all features present."""
         if not raw.named:
             return self._match_by_position(raw)
@@ -181,7 +192,7 @@ class TableSchema:
             shown = ", ".join(map(repr, missing[:10])) + (f" and {len(missing) - 10} more" if len(missing) > 10 else "")
             hint = nearest(missing[0], raw.columns) if len(missing) == 1 else ""
             raise ValueError(f"{raw.name}: expected all columns of the training data, got none called {shown}{hint}")
-        if extra := [name for name in raw.columns if name not in self.columns]:
+        if extra := [name for name in raw.columns if name not in self.columns and name not in keep]:
             shown = ", ".join(extra[:10]) + (f" and {len(extra) - 10} more" if len(extra) > 10 else "")
             warnings.warn(
                 f"{raw.name}: ignored {len(extra)} columns that the training data did not have: {shown}",
@@ -211,17 +222,38 @@ class TableSchema:
         return torch.from_numpy(self.encoding.encode(raw, self.missing))
 
     def _read_letor(self, path: Path, cache: str | Path | None, on_progress: Progress | None) -> Part:
-        if not self.letor:
-            raise ValueError(f"{path}: expected a table with the columns of the training data, got a LETOR file")
-        width = len(self.features)
-        origins = {int(name): origin for name, origin in self.encoding.origins.items()}
+        self._expect_letor(path)
+        width, origins = len(self.features), self._letor_origins
         file = parse_letor(path, width=width, beyond="ignore", origins=origins, cache=cache, on_progress=on_progress)
         if file.width > width:
-            warnings.warn(
-                f"{path}: ignored features {width + 1} to {file.width}, which the training data did not have",
-                DataNote,
-                stacklevel=4,
-            )
+            self._note_width(path, file.width)
+        return self._checked_letor(path, file)
+
+    def _letor_chunks(self, path: Path) -> Iterator[Part]:
+        self._expect_letor(path)
+        width = widest = len(self.features)
+        for file in read_letor_chunks(path, width=width, origins=self._letor_origins):
+            if widest == width < file.width:  # once for a file
+                self._note_width(path, file.width)
+            widest = max(widest, file.width)
+            yield self._checked_letor(path, file)
+
+    @property
+    def _letor_origins(self) -> dict[int, float]:
+        return {int(name): origin for name, origin in self.encoding.origins.items()}
+
+    def _expect_letor(self, path: Path) -> None:
+        if not self.letor:
+            raise ValueError(f"{path}: expected a table with the columns of the training data, got a LETOR file")
+
+    def _note_width(self, path: Path, width: int) -> None:
+        warnings.warn(
+            f"{path}: ignored features {len(self.features) + 1} to {width}, which the training data did not have",
+            DataNote,
+            stacklevel=5,
+        )
+
+    def _checked_letor(self, path: Path, file: LetorFile) -> Part:
         if self.query is not None and file.part.query_ids is None:
             raise ValueError(f"{path}: expected `qid:number` behind the grade in every line, got lines without")
         return file.part
@@ -338,13 +370,13 @@ def find_unusable(
     """Return the columns that `read_table` refuses, each with the reason; it stops at the first."""
     raw = open_table(source, header=header)
     chosen = _choose_features(raw, find_column(raw.name, raw.columns, "label", label), query, drop, None, ())
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for name in chosen:
         try:
             learn_features(raw, [name], missing="keep")
         except ValueError as problem:
-            found[name] = str(problem).removeprefix(f"{raw.name}, ").partition(";")[0]
-    return found
+            reasons[name] = str(problem).removeprefix(f"{raw.name}, ").partition(";")[0]
+    return reasons
 
 
 def _learn_letor(

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from rankwise.checks import check_count
-from rankwise.modes import outside_inference_mode
+from rankwise.checks import check_count, settle
+from rankwise.modes import ExactModule, outside_inference_mode
 
 __all__ = ["RecentRows"]
 
 
-class RecentRows(nn.Module):
+class RecentRows(ExactModule):
     """The vectors of the last batches and their classes, in buffers: a checkpoint holds all of them.
 
     Only whole batches are dropped, so that what is remembered does not depend on the order within a batch, which
@@ -40,6 +40,8 @@ class RecentRows(nn.Module):
         self.register_buffer("vectors", torch.empty(0, 0))
         self.register_buffer("classes", torch.empty(0, dtype=torch.int64))
         self.register_buffer("batches", torch.empty(0, dtype=torch.int64))
+        # Of each batch that is kept, by its number; None: to be read from the buffer.
+        self._sizes: dict[int, int] | None = None
 
     def extra_repr(self) -> str:
         return f"vectors={len(self)}, count={self.count}"
@@ -61,16 +63,25 @@ class RecentRows(nn.Module):
     def add(self, vectors: Tensor, classes: Tensor) -> None:
         """Take note of a batch of vectors (B, d) and their classes (B,); the oldest batches make room."""
         self.check(vectors)
-        number = int(self.batches[-1]) + 1 if len(self) else 0
+        settle()
+        if self._sizes is None:
+            numbers, sizes = (each.tolist() for each in self.batches.unique(return_counts=True))
+            self._sizes = dict(zip(numbers, sizes, strict=True))
+        number = max(self._sizes, default=-1) + 1
         batches = torch.full_like(classes, number)
         if len(self):
             vectors = torch.cat([self.vectors.to(vectors), vectors])
             classes = torch.cat([self.classes.to(classes), classes])
             batches = torch.cat([self.batches.to(batches), batches])
-        if len(batches) > self.count:
-            kept = batches > batches[-self.count - 1]
-            vectors, classes, batches = vectors[kept], classes[kept], batches[kept]
-        self.vectors, self.classes, self.batches = vectors.clone(), classes.clone(), batches
+        self._sizes[number] = len(batches) - len(self)
+        dropped = 0
+        while len(batches) - dropped > self.count:
+            dropped += self._sizes.pop(min(self._sizes))
+        self.vectors, self.classes, self.batches = (
+            vectors[dropped:].clone(),
+            classes[dropped:].clone(),
+            batches[dropped:],
+        )
 
     @outside_inference_mode
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
@@ -79,4 +90,5 @@ class RecentRows(nn.Module):
             saved = state_dict.get(prefix + name)
             if saved is not None:
                 setattr(self, name, torch.empty_like(saved, device=getattr(self, name).device))
+        self._sizes = None
         super()._load_from_state_dict(state_dict, prefix, *others)

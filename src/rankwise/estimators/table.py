@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rankwise.lists import every
-from rankwise.modes import outside_inference_mode
+from rankwise.checks import check_moved, open_findings, settle, when
+from rankwise.lists import surely_all
+from rankwise.modes import ExactModule, outside_inference_mode, send
 
-__all__ = ["LINEAR", "SPACES", "HashIndex", "IdTable", "Space"]
+__all__ = ["LINEAR", "SPACES", "HashIndex", "IdTable", "Space", "announce_tables"]
 
 # Odd constants whose bits look random; int64 products wrap around, which is what is wanted here.
 _MIX = (-7046029254386353131, -4417276706812531889, 1609587929392839161)
@@ -38,10 +40,12 @@ class Space:
         blend: `blend(old, new, rate)` is (1 - rate) old + rate new.
         mean: `mean(values, group, counts)` are the means (G, width) of values (Q, width) over the groups (Q,) of
             `counts` (G,) members.
+        nothing: the value that adds nothing to a mean.
     """
 
     blend: Callable[[Tensor, Tensor, float], Tensor]
     mean: Callable[[Tensor, Tensor, Tensor], Tensor]
+    nothing: float
 
 
 def _blend(old: Tensor, new: Tensor, rate: float) -> Tensor:
@@ -63,14 +67,15 @@ def _mean_logarithms(values: Tensor, group: Tensor, counts: Tensor) -> Tensor:
     """log of the mean of exp(values), measured from the largest of each group."""
     largest = values.new_full((len(counts), values.shape[1]), -torch.inf)
     largest.scatter_reduce_(0, group[:, None].expand_as(values), values, "amax")
+    largest.masked_fill_(largest == -torch.inf, 0)
     return _mean((values - largest[group]).exp_(), group, counts).log_().add_(largest)
 
 
-LINEAR = Space(_blend, _mean)
-SPACES = {"linear": LINEAR, "log": Space(_blend_logarithms, _mean_logarithms)}
+LINEAR = Space(_blend, _mean, 0.0)
+SPACES = {"linear": LINEAR, "log": Space(_blend_logarithms, _mean_logarithms, -torch.inf)}
 
 
-class IdTable(nn.Module):
+class IdTable(ExactModule):
     """A table with one row of `width` numbers for every id that has been seen; ids are any int64, or pairs of them.
 
     The rows are moving averages: `row <- (1 - update_rate) row + update_rate value`. An id's first value starts its
@@ -105,47 +110,71 @@ class IdTable(nn.Module):
         self.register_buffer("_id_space", torch.empty(0, columns, dtype=torch.int64), persistent=False)
         self.register_buffer("_row_space", torch.empty(0, width), persistent=False)
         self._count = 0
-        self._index: HashIndex | None = None
+        self._index: HashIndex | DeviceIndex | None = None
+        self._pending: _Pending | None = None
+        # The findings of the call among which the host reads whether anything is pending.
+        self._announced: object = None
 
     def extra_repr(self) -> str:
         return f"ids={len(self)}, width={self.width}, columns={self.columns}"
 
     def __len__(self) -> int:
+        self._flush()
         return self._count
 
     @property
     def ids(self) -> Tensor:
         """The ids that have a row: (n,), or (n, 2) for pairs."""
+        self._flush()
         known = self._id_space[: self._count]
         return known[:, 0] if self.columns == 1 else known
 
     @property
     def rows(self) -> Tensor:
         """(n, width) the rows of `ids`."""
+        self._flush()
         return self._row_space[: self._count]
 
     @outside_inference_mode
     def locate(self, ids: Tensor) -> Tensor:
-        """Which row each of `ids` (Q,) or (Q, 2) has, -1 for none: (Q,). For reading and updating with one search."""
-        ids = self._as_columns(ids)
+        """Return the row of each of `ids` (Q,) or (Q, 2), -1 for none: (Q,). For reading and updating by one search."""
+        self._flush()
+        check_moved(self._id_space, ids.device)
+        if not self._count:
+            return torch.full((len(ids),), -1, device=ids.device)
         known = self._id_space[: self._count]
         if self._index is None:
-            self._index = HashIndex(known)
-        return self._index.find(ids, known)
+            self._index = HashIndex(known) if known.device.type == "cpu" else DeviceIndex(known.cpu(), known.device)
+        return self._index.find(self._as_columns(ids), known)
 
-    def read(self, ids: Tensor, place: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The rows of `ids` (Q,) or (Q, 2) as (Q, width), zeros where an id is unknown, and which are known (Q,).
+    def read(self, ids: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return the rows (Q, width) of `ids` (Q,) or (Q, 2), zeros for unknown ids, and which are known (Q,).
 
-        `place` is what `locate(ids)` gave, if that was asked already.
+        `rows` is what `locate(ids)` returned, if it was called already.
         """
+        rows = self.locate(ids) if rows is None else rows
+        known = rows >= 0
         if not self._count:
-            unknown = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
-            return self._row_space.new_zeros(len(ids), self.width), unknown
-        place = self.locate(ids) if place is None else place
-        known = place >= 0
-        if every(known):
-            return self._row_space[place], known
-        return self._row_space[place.clamp_min(0)].masked_fill(~known[:, None], 0), known
+            return self._row_space.new_zeros(len(ids), self.width), known
+        if surely_all(known):
+            return self._row_space[rows], known
+        return self._row_space[rows.clamp_min(0)].masked_fill(~known[:, None], 0), known
+
+    def follow(
+        self,
+        ids: Tensor,
+        values: Tensor,
+        update_rate: float,
+        *,
+        training: bool,
+        rows: Tensor | None = None,
+        chosen: Tensor | None = None,
+    ) -> Tensor:
+        """Return the rows of `ids` after an update in training, as they are otherwise; `values` where there is none."""
+        if training:
+            return self.update(ids, values, update_rate, rows=rows, chosen=chosen)
+        remembered, known = self.read(ids, rows)
+        return torch.where(known[:, None], remembered, values.to(remembered.dtype))
 
     @outside_inference_mode
     @torch.no_grad()
@@ -155,50 +184,122 @@ class IdTable(nn.Module):
         values: Tensor,
         update_rate: float,
         space: Space = LINEAR,
-        place: Tensor | None = None,
+        *,
+        rows: Tensor | None = None,
+        chosen: Tensor | None = None,
+        write: bool = True,
     ) -> Tensor:
-        """Move the rows of `ids` (Q,) or (Q, 2) towards `values` (Q, width); gives them as they are then, (Q, width).
+        """Move the rows of `ids` (Q,) or (Q, 2) towards `values` (Q, width); return them as they are then, (Q, width).
 
-        `space` says how numbers are averaged that are not given as they are (logarithms).
-        `place` is what `locate(ids)` gave, if that was asked already.
+        Args:
+            space: how to average numbers that are given in another form (logarithms).
+            rows: what `locate(ids)` returned, if it was called already.
+            chosen: (Q,) which values count; None: all. An id without any keeps its row, and `values` are returned for
+                one that has none.
+            write: False returns what an update would, and writes nothing.
         """
+        values = values.to(self._row_space.dtype)
         if not len(ids):
-            return values.to(self._row_space.dtype)
-        before, values = self._count, values.to(self._row_space.dtype)
-        place = self.locate(ids) if place is None else place
-        any_new = int(place.min()) < 0
+            return values
+        if ids.device.type != "cpu" or not write:
+            return self._update_at_once(ids, values, update_rate, space, rows, chosen, write)
+        if chosen is not None and not surely_all(chosen):
+            some = None if rows is None else rows[chosen]
+            self.update(ids[chosen], values[chosen], update_rate, space, rows=some)
+            remembered, known = self.read(ids)
+            return torch.where(known[:, None], remembered, values)
+        before = self._count
+        rows = self.locate(ids) if rows is None else rows
+        any_new = int(rows.min()) < 0
         if any_new:
-            new = place < 0
+            new = rows < 0
             self._append(_distinct(self._as_columns(ids)[new]))
-            place = place.masked_scatter(new, self.locate(ids[new]))
+            rows = rows.masked_scatter(new, self.locate(ids[new]))
         inverse: Tensor | None = None
-        if not _repeats(place):
-            distinct, now = place, values
+        if not _repeats(rows):
+            distinct, now = rows, values
         else:
-            distinct, inverse, counts = place.unique(return_inverse=True, return_counts=True)
+            distinct, inverse, counts = rows.unique(return_inverse=True, return_counts=True)
             now = space.mean(values, inverse, counts)
         remembered = space.blend(self._row_space[distinct], now, update_rate)
         now = torch.where(distinct[:, None] < before, remembered, now) if any_new else remembered
         self._row_space[distinct] = now
         return now if inverse is None else now[inverse]
 
+    def _update_at_once(
+        self,
+        ids: Tensor,
+        values: Tensor,
+        update_rate: float,
+        space: Space,
+        rows: Tensor | None,
+        chosen: Tensor | None,
+        write: bool,
+    ) -> Tensor:
+        """`update` in shapes that do not depend on the ids, so that the host need not wait for an accelerator.
+
+        New ids get their rows when the table is used next: only the host can make room for them.
+        """
+        rows = self.locate(ids) if rows is None else rows
+        known, group = (rows >= 0)[:, None], _groups(self._as_columns(ids))
+        counted = torch.ones_like(rows, dtype=torch.bool) if chosen is None else chosen
+        counts = values.new_zeros(len(ids)).index_add_(0, group, counted.to(values.dtype))
+        given = torch.where(counted[:, None], values, space.nothing)
+        mean = space.mean(given, group, counts.clamp_min(1))[group]
+        old = self._row_space[rows.clamp_min(0)] if self._count else torch.zeros_like(values)
+        touched = (counts > 0)[group][:, None]
+        now = torch.where(known, space.blend(old, mean, update_rate), mean)
+        now = torch.where(touched, now, torch.where(known, old, values))
+        if write:
+            settle()
+            if self._count:
+                # The last row is spare: what has no row is written there.
+                self._row_space[torch.where(known & touched, rows[:, None], len(self._row_space) - 1)[:, 0]] = now
+            new = (touched & ~known)[:, 0]
+            self._pending, self._announced = _Pending(self._as_columns(ids), new, now), None
+        return now
+
+    def _flush(self) -> None:
+        """Give the new ids of the last update on an accelerator their rows."""
+        if self._pending is None:
+            return
+        if self._announced is not None and self._announced is open_findings():
+            settle()
+        elif bool(self._pending.new.any()):
+            _take_in([self])
+        self._pending = self._announced = None
+
+    def _insert(self, ids: np.ndarray, new: np.ndarray, values: Tensor) -> None:
+        """Make rows for the new ones of ids (Q, columns) from values (Q, width), the same for equal ids."""
+        batch = np.flatnonzero(new)
+        distinct, first = np.unique(ids[batch], axis=0, return_index=True)
+        before = self._count
+        self._append(torch.from_numpy(distinct))
+        self._row_space[before : self._count] = values[send(torch.from_numpy(batch[first]), values.device)]
+
     def _as_columns(self, ids: Tensor) -> Tensor:
         return ids[:, None] if self.columns == 1 else ids
 
     def _append(self, ids: Tensor) -> None:
-        count = self._count + len(ids)
-        if count > len(self._id_space):
-            room = max(2 * len(self._id_space), count, 64)
+        """Make rows for distinct new ids (n, columns) on the CPU."""
+        count, device = self._count + len(ids), self._id_space.device
+        if count >= len(self._id_space):
+            room = max(2 * len(self._id_space), count + 1, 64)
             self._id_space = _with_room(self._id_space, self._count, room)
             self._row_space = _with_room(self._row_space, self._count, room)
-        self._id_space[self._count : count] = ids
+        self._id_space[self._count : count] = send(ids, device)
         self._row_space[self._count : count] = 0
         self._count = count
-        if self._index is not None:
+        if isinstance(self._index, DeviceIndex):
+            self._index.add(ids)
+        elif self._index is not None:
             self._index.add(self._id_space[:count])
+        elif device.type != "cpu" and count == len(ids):
+            self._index = DeviceIndex(ids, device)
 
     def __getstate__(self) -> dict[str, Any]:
         """Copy the used rows as arrays: tensors would share their memory with a process that they are sent to."""
+        self._flush()
         arrays = tuple(space[: self._count].cpu().numpy().copy() for space in (self._id_space, self._row_space))
         empty = {name: space[:0].clone() for name, space in self._buffers.items() if space is not None}
         return {**self.__dict__, "_buffers": empty, "_arrays": arrays, "_index": None}
@@ -211,6 +312,7 @@ class IdTable(nn.Module):
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
         # Copies: a view would be saved together with all the room behind it.
+        self._flush()
         destination[prefix + "ids"], destination[prefix + "rows"] = self.ids.clone(), self.rows.clone()
 
     @outside_inference_mode
@@ -235,15 +337,14 @@ class IdTable(nn.Module):
                 f"got shapes {tuple(ids.shape)} and {tuple(rows.shape)}"
             )
             return
-        self._id_space = self._as_columns(ids).to(self._id_space, copy=True)
-        self._row_space = rows.to(self._row_space, copy=True)
-        self._count, self._index = len(ids), None
+        # With a spare row at the end.
+        self._id_space = _with_room(self._as_columns(ids).to(self._id_space), len(ids), len(ids) + 1)
+        self._row_space = _with_room(rows.to(self._row_space), len(ids), len(ids) + 1)
+        self._count, self._index, self._pending = len(ids), None, None
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> IdTable:
-        exact = self._row_space
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        if self._row_space.dtype in (torch.float16, torch.bfloat16):
-            self._row_space = exact.to(self._row_space.device)
+        self._flush()
+        super()._apply(fn, recurse)
         self._index = None
         return self
 
@@ -254,12 +355,9 @@ def _with_room(space: Tensor, used: int, room: int) -> Tensor:
     return larger
 
 
-def _repeats(place: Tensor) -> bool:
-    """Whether a row occurs twice; the sort of values alone takes less time than `unique`, and numpy's the least."""
-    if place.device.type != "cpu":
-        rising = place.sort().values
-        return bool((rising[1:] == rising[:-1]).any())
-    known = np.sort(place.numpy())
+def _repeats(rows: Tensor) -> bool:
+    """Return whether a row occurs twice; the sort of values takes less time than `unique`, and numpy's the least."""
+    known = np.sort(rows.numpy())
     return bool((known[1:] == known[:-1]).any())
 
 
@@ -282,7 +380,11 @@ class HashIndex:
     full, so two ids that hash alike are still told apart.
 
     Args:
-        ids: (n, columns) distinct ids; row r is the r-th of them.
+        ids: (n, columns) distinct ids on the CPU; row r is the r-th of them.
+
+    Attributes:
+        count: the number of ids; size: the number of slots; slots: what they hold.
+        reach: an id is in one of so many slots from its own on.
 
     Example:
         >>> index = HashIndex(torch.tensor([[7, 1], [-3, 5]]))
@@ -291,41 +393,51 @@ class HashIndex:
     """
 
     count: int
+    size: int
+    reach: int
+    slots: Tensor
 
     def __init__(self, ids: Tensor) -> None:
-        self._clear(len(ids), ids.device)
+        self._clear(len(ids))
         self.add(ids)
 
     def find(self, ids: Tensor, known: Tensor) -> Tensor:
         """The rows of `ids` (Q, columns) among the `known` (n, columns), -1 where there is none: (Q,)."""
-        if not len(known):
-            return torch.full((len(ids),), -1, device=ids.device)
-        slots, tags = self._slots_and_tags(_plain(ids))
+        # Numpy takes half of torch's time for many passes over few numbers.
+        slots, tags = self.slots_and_tags(ids.numpy())
         # The slot of the id's own tag is left with the row alone, all others of the window with something larger.
-        found = _least(_plain(self._windows)[slots] ^ tags[:, None]).clamp_max_(len(known) - 1)
+        nearest: np.ndarray = (self._windows.numpy()[slots] ^ tags[:, None]).min(1)
+        found = torch.from_numpy(nearest).clamp_max_(len(known) - 1)
         there = known[found]
         if not torch.equal(there, ids):
             others = (there != ids).any(1).nonzero()[:, 0]
-            found[others] = self._search(torch.as_tensor(slots)[others], ids[others], known)
+            found[others] = self._search(torch.from_numpy(slots)[others], ids[others], known)
         return found
 
-    def add(self, known: Tensor) -> None:
-        """Take in the ids that came since: `known` (n, columns) are all, the first `count` of them already here."""
-        if len(known) * _ROOM > self._size:
-            self._clear(2 * len(known), known.device)
-        rows = torch.arange(self.count, len(known), device=known.device)
-        slots, tags = self._slots_and_tags(known[self.count :])
-        filled = tags | rows
+    def add(self, known: Tensor) -> Tensor | None:
+        """Take in the ids that came since: `known` (n, columns) are all, the first `count` of them already here.
+
+        Return the slots that were filled; None when all were filled anew.
+        """
+        anew = len(known) * _ROOM > self.size
+        if anew:
+            self._clear(2 * len(known))
+        rows = torch.arange(self.count, len(known))
+        slots, tags = self.slots_and_tags(known[self.count :])
+        filled, changed, steps = tags | rows, [slots[:0]], 0
         while len(rows):
+            steps += 1
             # Several may want one free slot: the first row gets it, the others move on.
-            free = self._slots[slots] == _FREE
+            free = self.slots[slots] == _FREE
             taken, which = slots[free].unique(return_inverse=True)
+            changed.append(taken)
             first = torch.full_like(taken, len(known)).scatter_reduce(0, which, rows[free], "amin")
-            self._slots[taken] = filled[first - self.count]
-            left = self._slots[slots] & _ROW != rows
-            rows, slots = rows[left], (slots[left] + 1) & (self._size - 1)
-        self._slots[self._size :] = self._slots[: _WINDOW - 1]
-        self.count = len(known)
+            self.slots[taken] = filled[first - self.count]
+            left = self.slots[slots] & _ROW != rows
+            rows, slots = rows[left], (slots[left] + 1) & (self.size - 1)
+        self.slots[self.size :] = self.slots[: _WINDOW - 1]
+        self.count, self.reach = len(known), max(self.reach, steps)
+        return None if anew else torch.cat(changed)
 
     def _search(self, slots: Tensor, ids: Tensor, known: Tensor) -> Tensor:
         """Window by window: an id stands before the first free slot after its own, if anywhere."""
@@ -338,21 +450,21 @@ class HashIndex:
             same = (known[rows] == ids[pending, None]).all(2) & ~free
             found[pending] = torch.where(same, rows, -1).amax(1)
             undecided = ~(same | free).any(1)
-            slots, pending = (slots[undecided] + _WINDOW) & (self._size - 1), pending[undecided]
+            slots, pending = (slots[undecided] + _WINDOW) & (self.size - 1), pending[undecided]
         return found
 
-    def _clear(self, ids: int, device: torch.device) -> None:
-        """Room for so many ids; the first slots are repeated at the end, so that every window lies in one piece."""
-        self._size = max(_SMALLEST, 1 << (ids * _ROOM - 1).bit_length())
-        self._slots = torch.full((self._size + _WINDOW - 1,), _FREE, dtype=torch.int64, device=device)
-        self.count = 0
+    def _clear(self, ids: int) -> None:
+        """Make room for so many ids; the first slots are repeated at the end, so that every window is contiguous."""
+        self.size = max(_SMALLEST, 1 << (ids * _ROOM - 1).bit_length())
+        self.slots = torch.full((self.size + _WINDOW - 1,), _FREE, dtype=torch.int64)
+        self.count = self.reach = 0
 
     @property
     def _windows(self) -> Tensor:
         """Return the window from each slot on, a view: as an attribute it would be pickled apart from the slots."""
-        return self._slots.unfold(0, _WINDOW, 1)
+        return self.slots.unfold(0, _WINDOW, 1)
 
-    def _slots_and_tags(self, ids: Any) -> tuple[Any, Any]:
+    def slots_and_tags(self, ids: Any) -> tuple[Any, Any]:
         """Hash the rows of a tensor or an array (n, columns); return the same type."""
         mixed = ids[:, 0] * _MIX[0]
         for column in range(1, ids.shape[1]):
@@ -360,14 +472,82 @@ class HashIndex:
         mixed ^= mixed >> 32
         mixed *= _MIX[1]
         # The higher bits are the best mixed.
-        return (mixed >> 24) & (self._size - 1), mixed & _TAG
+        return (mixed >> 24) & (self.size - 1), mixed & _TAG
 
 
-def _plain(values: Tensor) -> Any:
-    """On the CPU an array: numpy takes half of torch's time for many passes over few numbers."""
-    return values.numpy() if values.device.type == "cpu" else values
+class DeviceIndex:
+    """A hash index on the host with a copy of its slots on an accelerator: ids there are found without waiting.
+
+    Args:
+        ids: (n, columns) distinct ids on the CPU; device: of the ids to find.
+    """
+
+    def __init__(self, ids: Tensor, device: torch.device) -> None:
+        self._ids, self._count, self._index = ids, len(ids), HashIndex(ids)
+        self._slots = send(self._index.slots, device)
+
+    def find(self, ids: Tensor, known: Tensor) -> Tensor:
+        """Return the rows of `ids` (Q, columns) among the `known` (n, columns), -1 where there is none: (Q,)."""
+        slots, _ = self._index.slots_and_tags(ids)
+        steps = torch.arange(self._index.reach, device=ids.device)
+        held = self._slots[(slots[:, None] + steps) & (self._index.size - 1)]
+        rows = held & _ROW
+        same = (known[rows] == ids[:, None]).all(2) & (held != _FREE)
+        return torch.where(same, rows, -1).amax(1)
+
+    def add(self, ids: Tensor) -> None:
+        """Take in new ids (n, columns), on the CPU."""
+        count = self._count + len(ids)
+        if count > len(self._ids):
+            self._ids = _with_room(self._ids, self._count, 2 * count)
+        self._ids[self._count : count] = ids
+        self._count = count
+        changed = self._index.add(self._ids[:count])
+        if changed is None:
+            self._slots = send(self._index.slots, self._slots.device)
+        else:
+            self._slots[send(changed, self._slots.device)] = send(self._index.slots[changed], self._slots.device)
 
 
-def _least(rows: Any) -> Tensor:
-    """The least of each short row."""
-    return torch.from_numpy(rows.min(1)) if isinstance(rows, np.ndarray) else rows.amin(1)
+class _Pending(NamedTuple):
+    """An update whose new ids have no row yet: ids (Q, columns), which are new (Q,), their rows (Q, width)."""
+
+    ids: Tensor
+    new: Tensor
+    values: Tensor
+
+
+def announce_tables(module: nn.Module) -> None:
+    """Have the host read whether the last update of any table of a module had new ids, with what else it reads then.
+
+    See `one_reading`.
+    """
+    tables = [each for each in module.modules() if isinstance(each, IdTable) and each._pending is not None]
+    if tables:
+        new = [table._pending.new for table in tables if table._pending is not None]
+        when(torch.cat(new).any(), partial(_take_in, tables))
+        for table in tables:
+            table._announced = open_findings()
+
+
+def _take_in(tables: list[IdTable]) -> None:
+    """Give the new ids of the last updates of some tables their rows; the host waits once for all of them."""
+    pending = [table._pending for table in tables]
+    columns = [torch.cat([each.ids, each.new[:, None]], 1) for each in pending if each is not None]
+    on_host = torch.cat([each.flatten() for each in columns]).cpu().split([each.numel() for each in columns])
+    for table, each, shape, numbers in zip(tables, pending, columns, on_host, strict=True):
+        assert each is not None
+        table._pending = None
+        rows = numbers.view(shape.shape).numpy()
+        if rows[:, -1].any():
+            table._insert(rows[:, :-1], rows[:, -1], each.values)
+
+
+def _groups(ids: Tensor) -> Tensor:
+    """Return a number for each row of ids (Q, columns), from 0, the same for equal rows: (Q,)."""
+    order = torch.arange(len(ids), device=ids.device)
+    for column in range(ids.shape[1] - 1, -1, -1):
+        order = order[torch.argsort(ids[order, column], stable=True)]
+    ordered = ids[order]
+    number = torch.nn.functional.pad((ordered[1:] != ordered[:-1]).any(1), (1, 0)).cumsum(0)
+    return torch.empty_like(number).scatter_(0, order, number)

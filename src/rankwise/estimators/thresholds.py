@@ -9,11 +9,13 @@ from torch import Tensor, nn
 
 from rankwise.checks import check_k, check_positive, check_share
 from rankwise.estimators.table import IdTable
-from rankwise.lists import every
+from rankwise.lists import surely_all
 
 __all__ = ["Threshold", "ThresholdTracker"]
 
 _MOST_STEPS = 60
+# On an accelerator the host does not wait to see whether the steps have settled; most lists need 4.
+_STEPS_ON_DEVICE = 10
 # So many tau below the threshold an item is out of it, in any precision.
 _REACH = 40.0
 
@@ -79,27 +81,37 @@ class ThresholdTracker(nn.Module):
         return f"k={self.k}, tau={self.tau:g}, step_size={self.step_size:g}, update_rate={self.update_rate:g}"
 
     @torch.no_grad()
-    def forward(self, scores: Tensor, share: Tensor, size: Tensor, group_ids: Tensor | None) -> Threshold:
-        """The thresholds of lists.
+    def forward(
+        self,
+        scores: Tensor,
+        share: Tensor,
+        size: Tensor,
+        group_ids: Tensor | None,
+        chosen: Tensor | None = None,
+    ) -> Threshold:
+        """Return the thresholds of lists.
 
         Args:
-            scores: (Q, L), share: (Q, L) which share of its list each item stands for, 0 where there is none.
+            scores: (Q, L), share: (Q, L) which share of its list each item counts for, 0 where there is none.
             size: (Q,) items of the whole lists.
             group_ids: (Q,) whose remembered thresholds to move and use; None finds those of the given items.
+            chosen: (Q,) the lists of more than k items; thresholds of the others are undefined. None: all.
         """
         scores, share = scores.detach(), share.to(scores.dtype)
         level = (self.k + 0.5) / size.to(scores.dtype)
+        if chosen is not None:
+            level = torch.where(chosen, level, 0.5)
         mean = (scores * share).sum(1) / share.sum(1).clamp_min(torch.finfo(scores.dtype).tiny)
         if group_ids is None:
             value = self._minimum(scores, share, level, mean)
             return Threshold(value, self._derivatives(scores, share, level, mean, value)[1], value)
-        place = self.table.locate(group_ids)
-        remembered, known = self.table.read(group_ids, place)
+        rows = self.table.locate(group_ids)
+        remembered, known = self.table.read(group_ids, rows)
         before, curvature = remembered.to(scores.dtype).unbind(1)
-        all_known = every(known)
+        all_known = surely_all(known)
         if not all_known:
-            best, top_share = _best(scores[~known], share[~known], scores.shape[1])
-            before = before.index_put((~known,), _start(best, top_share, level[~known]))
+            best, top_share = _best(scores, share, scores.shape[1])
+            before = torch.where(known, before, _start(best, top_share, level))
         slope, here = self._derivatives(scores, share, level, mean, before)
         spread = ((scores - mean[:, None]).abs() * share).sum(1)
         # A share of items and a quadratic term, which outgrows it only for scores about 1 / tau_norm apart.
@@ -109,7 +121,7 @@ class ThresholdTracker(nn.Module):
         if not all_known:
             value, curvature = torch.where(known, value, before), torch.where(known, curvature, here)
         if self.training:
-            now = self.table.update(group_ids, torch.stack([value, curvature], 1), 1.0, place=place)
+            now = self.table.update(group_ids, torch.stack([value, curvature], 1), 1.0, rows=rows, chosen=chosen)
             value, curvature = now.to(scores.dtype).unbind(1)
         return Threshold(value, curvature, before)
 
@@ -130,7 +142,7 @@ class ThresholdTracker(nn.Module):
 
     def _minimum(self, scores: Tensor, share: Tensor, level: Tensor, mean: Tensor) -> Tensor:
         """The best items decide, unless many crowd around the threshold: those far below it count for nothing."""
-        width = min(scores.shape[1], 2 * self.k + 32)
+        width = min(scores.shape[1], 2 * self.k + 32) if scores.device.type == "cpu" else scores.shape[1]
         best, top_share = _best(scores, share, width)
         value = self._newton(best, top_share, level, mean)
         if width == scores.shape[1] or bool((value - best[:, -1] > _REACH * self.tau).all()):
@@ -142,17 +154,16 @@ class ThresholdTracker(nn.Module):
         value = _start(best, share, level)
         lowest = torch.where(share > 0, best, torch.inf).amin(1).nan_to_num(posinf=0.0)
         low, high = lowest - _REACH * self.tau, best[:, 0].nan_to_num(neginf=0.0) + _REACH * self.tau
-        epsilon = torch.finfo(value.dtype).eps
-        for _ in range(_MOST_STEPS):
+        epsilon, waits = torch.finfo(value.dtype).eps, value.device.type == "cpu"
+        for _ in range(_MOST_STEPS if waits else _STEPS_ON_DEVICE):
             slope, curvature = self._derivatives(best, share, level, mean, value)
             low, high = torch.where(slope < 0, value, low), torch.where(slope < 0, high, value)
             following = value - slope / curvature
             following = torch.where((following >= low) & (following <= high), following, low / 2 + high / 2)
+            value, step = following, (following - value).abs_()
             # What a step of this size leaves is its square; smaller ones are rounding.
             small = max(1e-5, 16 * self.k * epsilon) * self.tau + 4 * epsilon * value.abs()
-            settled = bool(((following - value).abs() <= small).all())
-            value = following
-            if settled:
+            if waits and bool((step <= small).all()):
                 break
         return value
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from rankwise.checks import check_choice, check_count, check_share
 from rankwise.estimators.table import SPACES, IdTable
-from rankwise.lists import every
+from rankwise.lists import surely_all
 from rankwise.modes import outside_inference_mode
 from rankwise.sorting import sort_values
 
@@ -37,13 +37,16 @@ class GroupTracker(nn.Module):
     def extra_repr(self) -> str:
         return f"update_rate={self.update_rate:g}"
 
-    def remember(self, observed: Tensor, present: Tensor, group_ids: Tensor | None) -> Tensor:
+    def remember(
+        self, observed: Tensor, present: Tensor, group_ids: Tensor | None, rows: Tensor | None = None
+    ) -> Tensor:
         """Take note of what was observed of each list and give the averages of its group.
 
         Args:
             observed: (Q, width).
             present: (Q,) of which lists anything was observed; the others leave their group as it is.
             group_ids: (Q,) or None: then nothing is remembered, and what was observed is the answer.
+            rows: what the table's `locate(group_ids)` returned, if it was called already.
 
         Returns:
             (Q, width) without gradient.
@@ -51,12 +54,10 @@ class GroupTracker(nn.Module):
         observed = observed.detach()
         if group_ids is None:
             return observed
-        if self.training:
-            if every(present):
-                return self.table.update(group_ids, observed, self.update_rate).to(observed.dtype)
-            self.table.update(group_ids[present], observed[present], self.update_rate)
-        remembered, known = self.table.read(group_ids)
-        return torch.where(known[:, None], remembered.to(observed.dtype), observed)
+        averages = self.table.follow(
+            group_ids, observed, self.update_rate, training=self.training, rows=rows, chosen=present
+        )
+        return averages.to(observed.dtype)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
         ids = state_dict.get(prefix + "table.ids")
@@ -126,7 +127,7 @@ def interpolate_quantiles(
     lists, width = scores.shape
     if width == 0:
         return scores.new_zeros(lists, count)
-    if mask is None or every(mask):
+    if mask is None or surely_all(mask):
         ascending = sort_values(scores)
         *places, down, up = _even_places(width, count, scores.dtype, scores.device)
         below, at, above = (ascending.index_select(1, place) for place in places)
@@ -164,7 +165,7 @@ def _even_places(
     size: int, count: int, dtype: torch.dtype, device: torch.device
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """The same for lists of one size, (count,) each."""
-    before, place, after, down, up = _places(torch.tensor([[size]], device=device), count, dtype)
+    before, place, after, down, up = _places(torch.full((1, 1), size, device=device), count, dtype)
     return before[0], place[0], after[0], down[0], up[0]
 
 
@@ -216,14 +217,15 @@ class MeanTracker(GroupTracker):
             (Q,) without gradient.
         """
         observed = observed.detach()
+        rows: Tensor | None = None
         if previous is not None and group_ids is not None and self.training:
             # The table averages rows with what it is given: (1 - rate) row + rate given. A new row takes it as it is.
             moved = (observed - (1 - self.update_rate) * previous.detach()) / self.update_rate
-            known = self.table.read(group_ids)[1]
-            given = moved.where(known, observed)
+            rows = self.table.locate(group_ids)
+            given = moved.where(rows >= 0, observed)
         else:
             given = observed
-        return self.remember(given[:, None], present, group_ids)[:, 0]
+        return self.remember(given[:, None], present, group_ids, rows)[:, 0]
 
 
 class PairAverages(nn.Module):
@@ -252,13 +254,15 @@ class PairAverages(nn.Module):
     def extra_repr(self) -> str:
         return f"update_rate={self.update_rate:g}"
 
-    def forward(self, pairs: Tensor, observed: Tensor) -> Tensor:
-        """Take note of what was observed (n,) of the pairs (n, 2) and give their averages (n,), without gradient."""
+    def forward(self, pairs: Tensor, observed: Tensor, chosen: Tensor | None = None) -> Tensor:
+        """Take note of what was observed (n,) of the pairs (n, 2); return their averages (n,), without gradient.
+
+        `chosen` (n,) tells which count; the averages of the others are undefined.
+        """
         observed = observed.detach()
-        if self.training:
-            return self.table.update(pairs, observed[:, None], self.update_rate, self._space)[:, 0].to(observed.dtype)
-        remembered, known = self.table.read(pairs)
-        _, group, counts = pairs.unique(dim=0, return_inverse=True, return_counts=True)
-        observed = self._space.mean(observed[:, None], group, counts)[group, 0]
-        blended = self._space.blend(remembered[:, 0].to(observed.dtype), observed, self.update_rate)
-        return torch.where(known, blended, observed)
+        if chosen is not None and chosen.device.type == "cpu":
+            return observed.masked_scatter(chosen, self(pairs[chosen], observed[chosen]))
+        averages = self.table.update(
+            pairs, observed[:, None], self.update_rate, self._space, chosen=chosen, write=self.training
+        )
+        return averages[:, 0].to(observed.dtype)

@@ -15,10 +15,13 @@ from rankwise.checks import (
     check_same_shape,
     check_tensor,
     has_single_items,
+    one_reading,
     refuse_single_items,
+    when,
 )
 from rankwise.distributed import gather_inputs, world_size
-from rankwise.lists import Lists, PackedLists, every, pack, reduce_lists
+from rankwise.estimators.table import announce_tables
+from rankwise.lists import Lists, PackedLists, pack, reduce_lists, surely_all
 from rankwise.losses.links import bound_scores
 from rankwise.losses.marked import MarkedModule
 from rankwise.modes import full_precision, outside_graphs, outside_inference_mode
@@ -71,7 +74,8 @@ class ListLoss(MarkedModule):
         self.empty = check_choice("empty", empty, ("skip", "error"))
         self.reduction = check_choice("reduction", reduction, ("mean", "sum", "none"))
         self._valid = torch.ones(0, dtype=torch.bool)
-        self._fruitless, self._warned = 0, False
+        self._fruitless: int | Tensor = 0
+        self._warned = False
 
     @property
     def skipped(self) -> int:
@@ -109,7 +113,7 @@ class ListLoss(MarkedModule):
             )
             scores, labels, query_ids, sample_ids, mask, weights, previous_scores, group_ids = inputs.values()
         scores, labels = check_tensor("scores", scores), check_tensor("labels", labels)
-        with full_precision(scores.device.type):
+        with full_precision(scores.device.type), one_reading():
             if scores.dtype in (torch.float16, torch.bfloat16):
                 scores = scores.float()
             packed = pack(
@@ -134,6 +138,8 @@ class ListLoss(MarkedModule):
 
     def on_lists(self, packed: PackedLists, group_ids: Tensor | None) -> Tensor:
         """The loss of lists that are already checked, gathered and packed."""
+        if packed.blocks[0].scores.device.type != "cpu":
+            self._announce()
         if self.empty == "error" and self.training:
             # Before any state is written.
             reduce_lists(*self._look(packed, group_ids), empty="error")
@@ -142,6 +148,12 @@ class ListLoss(MarkedModule):
         if self.training:
             self._count_fruitless(self._valid)
         return reduce_lists(values, valid, empty=self.empty, reduction=self.reduction)
+
+    def _announce(self) -> None:
+        """Have the host read what is left of the last call on an accelerator with the findings of this one."""
+        announce_tables(self)
+        if isinstance(self._fruitless, Tensor) and not self._warned:
+            when(self._fruitless >= _PATIENCE, self._warn)
 
     @torch.no_grad()
     def _look(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -156,18 +168,23 @@ class ListLoss(MarkedModule):
 
     def _count_fruitless(self, valid: Tensor) -> None:
         """Count the batches in a row of which every list was left out, and warn once."""
-        if every(valid) or bool(valid.any()):
-            self._fruitless = 0
+        if valid.device.type != "cpu":
+            # Counted there, and read with the findings of the next call.
+            self._fruitless = torch.where(valid.any(), 0, self._fruitless + 1)
             return
-        self._fruitless += 1
+        fruitful = surely_all(valid) or bool(valid.any())
+        self._fruitless = 0 if fruitful else int(self._fruitless) + 1
         if self._fruitless == _PATIENCE and not self._warned:
-            self._warned = True
-            warnings.warn(
-                f"{type(self).__name__} left out every list of the last {_PATIENCE} batches, so nothing was learned "
-                "from them: each lacks the items that the loss needs (for most losses a relevant and an irrelevant "
-                "one); check labels and query_ids, or draw batches with positives (rankwise.samplers)",
-                stacklevel=2,
-            )
+            self._warn()
+
+    def _warn(self) -> None:
+        self._warned = True
+        warnings.warn(
+            f"{type(self).__name__} left out every list of the last {_PATIENCE} batches, so nothing was learned "
+            "from them: each lacks the items that the loss needs (for most losses a relevant and an irrelevant "
+            "one); check labels and query_ids, or draw batches with positives (rankwise.samplers)",
+            stacklevel=2,
+        )
 
     def per_list(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
         """Value of each list (size,), finite everywhere, and on which lists it is defined (size,)."""

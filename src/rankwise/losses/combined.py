@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from rankwise.checks import check_count
 from rankwise.lists import PackedLists
 from rankwise.losses.base import ListLoss
+from rankwise.losses.marked import CountsSteps
 
 __all__ = ["SumLoss", "SwitchLoss"]
 
@@ -50,7 +51,7 @@ class SumLoss(ListLoss):
         return values, valid
 
 
-class SwitchLoss(ListLoss):
+class SwitchLoss(CountsSteps, ListLoss):
     """The first loss for a number of training steps, the second from then on: a warm-up.
 
     A step is a call in training mode. The count is a buffer, so a resumed training switches when it would have.
@@ -71,7 +72,6 @@ class SwitchLoss(ListLoss):
     """
 
     remembers = ()
-    step: Tensor
 
     def __init__(self, first: ListLoss, second: ListLoss, after: int) -> None:
         for name, loss in (("first", first), ("second", second)):
@@ -89,11 +89,11 @@ class SwitchLoss(ListLoss):
     @property
     def switched(self) -> bool:
         """Whether the next call uses the second loss."""
-        return int(self.step) >= self.after
+        return self.steps >= self.after
 
     def per_list(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
         loss = cast(ListLoss, self.losses[int(self.switched)])
         values, valid = loss.per_list(packed, group_ids)
         if self.training:
-            self.step = self.step + 1
+            self.advance()
         return values, valid

@@ -5,14 +5,22 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rankwise.checks import check_choice, check_count, check_finite, check_ids, check_same_shape, check_tensor
+from rankwise.checks import (
+    check_choice,
+    check_count,
+    check_finite,
+    check_ids,
+    check_same_shape,
+    check_tensor,
+    one_reading,
+)
 from rankwise.distributed import gather_inputs
 from rankwise.estimators import RecentRows
 from rankwise.lists import PackedLists
 from rankwise.losses.base import ListLoss
-from rankwise.losses.marked import MarkedModule
+from rankwise.losses.marked import CountsSteps, MarkedModule
 from rankwise.losses.similarity import similarity_lists, unit_vectors
-from rankwise.modes import full_precision, outside_graphs, outside_inference_mode
+from rankwise.modes import full_precision, outside_graphs, outside_inference_mode, send
 
 __all__ = ["EmbeddingLoss", "LateMemoryLoss", "check_embeddings"]
 
@@ -71,18 +79,19 @@ class EmbeddingLoss(MarkedModule):
         reference_labels: Tensor | None = None,
         previous_embeddings: Tensor | None = None,
     ) -> Tensor:
-        inputs = gather_inputs(
-            lambda: self._prepare(embeddings, labels, reference_embeddings, reference_labels, previous_embeddings),
-            pad=False,
-        )
-        queries, classes, references, reference_classes, before = inputs.values()
-        with full_precision(queries.device.type):
-            if references is None:
-                return self.among_themselves(queries, classes, before)
-            lists = similarity_lists(
-                queries, classes, references, reference_classes, before, references, own=False, cosines=self.cosines
+        with one_reading():
+            inputs = gather_inputs(
+                lambda: self._prepare(embeddings, labels, reference_embeddings, reference_labels, previous_embeddings),
+                pad=False,
             )
-            return self.loss.on_lists(PackedLists((lists,), len(classes), classes), classes)
+            queries, classes, references, reference_classes, before = inputs.values()
+            with full_precision(queries.device.type):
+                if references is None:
+                    return self.among_themselves(queries, classes, before)
+                lists = similarity_lists(
+                    queries, classes, references, reference_classes, before, references, own=False, cosines=self.cosines
+                )
+                return self.loss.on_lists(PackedLists((lists,), len(classes), classes), classes)
 
     def among_themselves(self, queries: Tensor, labels: Tensor, previous: Tensor | None) -> Tensor:
         """The loss of a batch that is checked, normalised and gathered; `previous` are its vectors before."""
@@ -134,13 +143,13 @@ def check_embeddings(prefix: str, embeddings: object, labels: object) -> tuple[T
         raise ValueError(
             f"{prefix}embeddings: expected floating numbers of shape (B, d), got {tensor.dtype} {tuple(tensor.shape)}"
         )
-    classes = check_ids(f"{prefix}labels", labels).to(tensor.device)
+    classes = send(check_ids(f"{prefix}labels", labels), tensor.device)
     check_same_shape(f"{prefix}labels", classes, f"one class per row of {prefix}embeddings", tensor.shape[:1])
     check_finite(f"{prefix}embeddings", tensor)
     return tensor, classes
 
 
-class LateMemoryLoss(EmbeddingLoss):
+class LateMemoryLoss(CountsSteps, EmbeddingLoss):
     """Every item ranks the others of the batch and, from a certain step on, also those with the last vectors before.
 
     Each query then has two lists: the batch, and the batch with what is remembered; all lists count alike. What is
@@ -164,8 +173,6 @@ class LateMemoryLoss(EmbeddingLoss):
         (2, tensor([0, 0, 1, 1]))
     """
 
-    step: Tensor
-
     def __init__(self, loss: ListLoss, *, memory: int, after: int = 0, similarity: str = "cosine") -> None:
         super().__init__(loss, similarity)
         self.after = check_count("after", after, least=0)
@@ -177,7 +184,7 @@ class LateMemoryLoss(EmbeddingLoss):
             self.recent.check(queries)
         cosines = self.cosines
         blocks = [similarity_lists(queries, labels, queries, labels, previous, previous, own=True, cosines=cosines)]
-        if len(self.recent) and int(self.step) >= self.after:
+        if len(self.recent) and self.steps >= self.after:
             vectors, classes = self.recent.vectors.to(queries), self.recent.classes.to(labels)
             longer, more = torch.cat([queries, vectors]), torch.cat([labels, classes])
             before = None if previous is None else torch.cat([previous, vectors])
@@ -190,5 +197,5 @@ class LateMemoryLoss(EmbeddingLoss):
         value = self.loss.on_lists(PackedLists(tuple(blocks), len(groups), groups), groups)
         if self.training:
             self.recent.add(queries.detach(), labels)
-            self.step = self.step + 1
+            self.advance()
         return value

@@ -12,8 +12,9 @@ from rankwise.checks import check_choice
 from rankwise.estimators import IdTable
 from rankwise.lists import Lists, PackedLists
 from rankwise.losses.gradients import first_order_only
+from rankwise.modes import widen
 
-__all__ = ["LARGEST_SCORE", "LINKS", "Link", "bound_scores"]
+__all__ = ["LARGEST_SCORE", "LINKS", "Link", "bound", "bound_scores"]
 
 LINKS = ("scale", "none", "tanh", "sigmoid")
 
@@ -78,20 +79,22 @@ class Link(nn.Module):
             return None
         (scale,) = packed.map(_spread)
         scale = scale.clamp_min(1)
-        if group_ids is not None:
-            known = spreads.read(group_ids)[1]
-            if self.training:
-                noted = known | (scale > 1)
-                spreads.update(group_ids[noted], scale[noted, None], self.update_rate)
-            remembered, known = spreads.read(group_ids)
-            scale = torch.where(known, remembered[:, 0].to(scale.dtype), scale)
-        return scale
+        if group_ids is None:
+            return scale
+        rows = spreads.locate(group_ids)
+        noted = (rows >= 0) | (scale > 1)
+        noted_scale = spreads.follow(
+            group_ids, scale[:, None], self.update_rate, rows=rows, chosen=noted, training=self.training
+        )
+        return noted_scale[:, 0].to(scale.dtype)
 
 
 def _within_two(lists: Lists) -> bool:
-    """Whether all scores lie within a range of 2: then no spread exceeds 1, and there is no need to compute any."""
+    """Return whether all scores are known to lie within a range of 2: then no spread exceeds 1."""
     if lists.cosines or not lists.scores.numel():
         return True
+    if lists.scores.device.type != "cpu":
+        return False
     low, high = torch.aminmax(lists.scores)
     return high.item() - low.item() <= 2
 
@@ -99,7 +102,7 @@ def _within_two(lists: Lists) -> bool:
 def _spread(lists: Lists) -> tuple[Tensor]:
     """Root mean square distance of the scores from the mean of their list, (Q,)."""
     size = lists.size[:, None].clamp_min(1)
-    scores = lists.scores.double()
+    scores = widen(lists.scores)
     distance = (scores - (scores * lists.mask).sum(1, keepdim=True) / size) * lists.mask
     return ((distance.square().sum(1) / size[:, 0]).sqrt(),)
 
@@ -111,19 +114,25 @@ def bound_scores(scores: Tensor) -> Tensor:
         >>> bound_scores(torch.tensor([-3e38, 7.0]))
         tensor([-1.0000e+30,  7.0000e+00])
     """
-    flat = scores.detach().reshape(-1)
-    # No term of such a sum of squares is too large; in float32 the sum becomes infinite long before the limit.
-    if torch.dot(flat, flat).item() <= LARGEST_SCORE**2:
-        return scores
-    bounded: Tensor = _Bounded.apply(scores)
+    if scores.device.type == "cpu":
+        flat = scores.detach().reshape(-1)
+        # No term of such a sum of squares is too large; in float32 the sum becomes infinite long before the limit.
+        if torch.dot(flat, flat).item() <= LARGEST_SCORE**2:
+            return scores
+    return bound(scores, LARGEST_SCORE)
+
+
+def bound(values: Tensor, largest: float) -> Tensor:
+    """Cut values to a size; the gradient passes as if they had not been cut."""
+    bounded: Tensor = _Bounded.apply(values, largest)
     return bounded
 
 
 class _Bounded(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, scores: Tensor) -> Tensor:
-        return scores.clamp(-LARGEST_SCORE, LARGEST_SCORE)
+    def forward(ctx: Any, values: Tensor, largest: float) -> Tensor:
+        return values.clamp(-largest, largest)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        return grad
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return grad, None

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from rankwise.gains import describe_gain
 
-__all__ = ["MarkedModule"]
+__all__ = ["CountsSteps", "MarkedModule"]
 
 _KEY = "_extra_state"
 
@@ -70,6 +70,29 @@ class MarkedModule(nn.Module):
             found = "something that says nothing"
         if found != f"that of {expected}":
             raise RuntimeError(f"state: expected that of {expected}, got {found}")
+
+
+class CountsSteps(nn.Module):
+    """Count training steps in the buffer `step`; the host keeps the number too, so as not to wait for a device."""
+
+    step: Tensor
+    _steps: int | None = None
+
+    @property
+    def steps(self) -> int:
+        """The number of training steps so far."""
+        if self._steps is None:
+            self._steps = int(self.step)
+        return self._steps
+
+    def advance(self) -> None:
+        """Count a step."""
+        self._steps = self.steps + 1
+        self.step = self.step + 1
+
+    def _load_from_state_dict(self, *arguments: Any) -> None:
+        self._steps = None
+        super()._load_from_state_dict(*arguments)
 
 
 def _in_words(name: str, options: dict[str, Any]) -> str:

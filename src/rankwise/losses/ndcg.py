@@ -10,7 +10,7 @@ from torch import Tensor
 from rankwise.checks import check_choice, check_positive
 from rankwise.estimators.thresholds import ThresholdTracker
 from rankwise.gains import Gain
-from rankwise.lists import Lists, every
+from rankwise.lists import Lists, surely_all
 from rankwise.losses.gradients import first_order_only
 from rankwise.losses.sampled_lists import CompositionalLoss, ListStatistics, Sample
 from rankwise.pairs import pair_sums_within
@@ -203,18 +203,21 @@ class TopKNDCGLoss(CompositionalLoss):
         scores = lists.scores.gather(1, sample.places)
         share = lists.mask.to(scores.dtype) if sample.stands_for is None else sample.stands_for
         share = share / share.sum(1, keepdim=True).clamp_min(torch.finfo(share.dtype).tiny)
-        if every(long):
-            return self._above(scores, lists.scores, share, sample.size, group_ids)
-        selected = torch.ones_like(scores)
-        if not bool(long.any()):
-            return selected
-        groups = None if group_ids is None else group_ids[long]
-        some = self._above(scores[long], lists.scores[long], share[long], sample.size[long], groups)
-        return selected.index_put((long,), some)
+        chosen = None if surely_all(long) else long
+        above = self._above(scores, lists.scores, share, sample.size, group_ids, chosen)
+        return above if chosen is None else torch.where(long[:, None], above, 1)
 
-    def _above(self, relevant: Tensor, scores: Tensor, share: Tensor, size: Tensor, group_ids: Tensor | None) -> Tensor:
-        """psi of the relevant items (Q, A) of lists of more than k items, from the scores (Q, L) of all."""
-        threshold = self.thresholds(scores, share, size, None if self.totals is None else group_ids)
+    def _above(
+        self,
+        relevant: Tensor,
+        scores: Tensor,
+        share: Tensor,
+        size: Tensor,
+        group_ids: Tensor | None,
+        chosen: Tensor | None,
+    ) -> Tensor:
+        """Return psi of the relevant items (Q, A) of the chosen lists, from the scores (Q, L) of all items."""
+        threshold = self.thresholds(scores, share, size, None if self.totals is None else group_ids, chosen)
         if self.selector_gradient == "stopped":
             above = relevant.detach() - threshold.value[:, None]
         else:

@@ -102,7 +102,7 @@ def top_negatives(negatives: Side, k: int | None, short_lists: str) -> tuple[Sid
     size = negatives.size
     if k is None:
         return negatives, size > 0
-    return best(negatives, torch.full_like(size, k)), size >= (k if short_lists == "skip" else 1)
+    return best(negatives, torch.full_like(size, k), k), size >= (k if short_lists == "skip" else 1)
 
 
 @dataclass(frozen=True)

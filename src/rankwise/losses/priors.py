@@ -5,23 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from rankwise.checks import (
     check_choice,
     check_count,
     check_ids,
     check_labels,
+    check_moved,
     check_same_shape,
     check_share,
     check_tensor,
+    when,
 )
+from rankwise.modes import ExactModule, widen
 from rankwise.registry import nearest
 
 __all__ = ["GroupPrior", "Prior", "PriorSchedule", "class_prior", "data_prior"]
 
 
-class Prior(nn.Module):
+class Prior(ExactModule):
     """Gives the prior of each list. `rate` (Q,) is the share of positives in the batch's lists."""
 
     def forward(self, rate: Tensor, group_ids: Tensor | None) -> Tensor:
@@ -79,9 +82,9 @@ class GroupPrior(Prior):
             raise ValueError(f"prior: expected numbers in (0, 1), got {values.tolist()[:5]}")
         ids = torch.arange(len(values)) if group_ids is None else check_ids("group_ids", group_ids).flatten()
         check_same_shape("group_ids", ids, "prior", values.shape)
-        ids, order = ids.sort()
+        ids, order = ids.to(values.device).sort()
         self.register_buffer("ids", ids)
-        self.register_buffer("priors", values[order.to(values.device)])
+        self.register_buffer("priors", values[order])
 
     def extra_repr(self) -> str:
         return f"groups={len(self.ids)}"
@@ -91,10 +94,14 @@ class GroupPrior(Prior):
             raise ValueError(
                 "group_ids: expected the group of each list, because the prior is given per group, got None"
             )
+        check_moved(self.ids, group_ids.device)
         place = torch.searchsorted(self.ids, group_ids).clamp_max(len(self.ids) - 1)
         unknown = self.ids[place] != group_ids
-        if bool(unknown.any()):
+
+        def refuse() -> None:
             raise ValueError(f"group_ids: no prior was given for group {int(group_ids[unknown][0])}")
+
+        when(unknown.any(), refuse)
         return self.priors[place].to(rate.dtype)
 
 
@@ -169,7 +176,7 @@ def data_prior(labels: object) -> float | GroupPrior:
     if tensor.ndim not in (1, 2):
         raise ValueError(f"labels: expected (N,) or (N, C), got shape {tuple(tensor.shape)}")
     check_labels(tensor, "binary")
-    rates = tensor.double().mean(0)
+    rates = widen(tensor).mean(0)
     return float(rates) if rates.ndim == 0 else GroupPrior(rates)
 
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from rankwise.checks import check_choice, check_ids, check_labels, check_same_shape, check_tensor
+from rankwise.checks import check_choice, check_ids, check_labels, check_moved, check_same_shape, check_tensor, when
 from rankwise.estimators import PairAverages
 from rankwise.gains import Gain, gain_function
-from rankwise.lists import Lists, PackedLists, compact, count, every
+from rankwise.lists import Lists, PackedLists, count, find_chosen, surely_all
 from rankwise.losses.base import ListLoss
 from rankwise.losses.gradients import first_order_only
 from rankwise.metrics._ndcg import ideal_dcg
+from rankwise.modes import ExactModule
 
 __all__ = [
     "SELF_WEIGHTS",
@@ -119,38 +120,27 @@ class CompositionalLoss(ListLoss):
         group_ids: Tensor,
     ) -> list[Tensor]:
         """The averages in the place of the observed sums, with a gradient as if they were a function of the sums."""
-        counted = [_counted(sample) for sample in samples]
+        counted = [(sample.mask & sample.valid[:, None]).flatten() for sample in samples]
         pairs = []
-        for block, sample, mask in zip(packed.blocks, samples, counted, strict=True):
+        for block, sample in zip(packed.blocks, samples, strict=True):
             assert block.sample_ids is not None
             items = block.sample_ids.gather(1, sample.places)
             lists = packed.of_block(group_ids, block)[:, None].expand_as(items)
-            pairs.append(torch.stack([_chosen(lists, mask), _chosen(items, mask)], 1))
-        observed = [_chosen(sums, mask) for sums, mask in zip(inner, counted, strict=True)]
-        means = averages(_joined(pairs), _joined(observed)).split([len(part) for part in observed])
-        attached = [self.attach(mean, part) for mean, part in zip(means, observed, strict=True)]
-        return [
-            values.view_as(sums) if mask is None else sums.masked_scatter(mask, values)
-            for sums, mask, values in zip(inner, counted, attached, strict=True)
-        ]
+            pairs.append(torch.stack([lists.flatten(), items.flatten()], 1))
+        observed, chosen = _joined([sums.flatten() for sums in inner]), _joined(counted)
+        means = averages(_joined(pairs), observed, None if surely_all(chosen) else chosen)
+        # Sums that do not count stay as they are.
+        attached = torch.where(chosen, self.attach(means, observed), observed)
+        parts = attached.split([sums.numel() for sums in inner])
+        return [part.view_as(sums) for part, sums in zip(parts, inner, strict=True)]
 
     def attach(self, mean: Tensor, observed: Tensor) -> Tensor:
         """The value of the mean with the gradient of the observed sum."""
         return mean + (observed - observed.detach())
 
 
-def _counted(sample: Sample) -> Tensor | None:
-    """(Q, A) the relevant items of lists that count; None when that is all."""
-    counted = sample.mask & sample.valid[:, None]
-    return None if every(counted) else counted
-
-
 def _joined(parts: list[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(parts)
-
-
-def _chosen(values: Tensor, mask: Tensor | None) -> Tensor:
-    return values.flatten() if mask is None else values[mask]
 
 
 @dataclass(frozen=True)
@@ -182,7 +172,7 @@ class Sample:
 
     @cached_property
     def padding(self) -> Tensor | None:
-        return None if every(self.mask) else self.mask
+        return None if surely_all(self.mask) else self.mask
 
 
 def whole_lists(lists: Lists, chosen: Tensor, gain: Callable[[Tensor], Tensor], k: int | None) -> Sample:
@@ -193,7 +183,7 @@ def whole_lists(lists: Lists, chosen: Tensor, gain: Callable[[Tensor], Tensor], 
         gain: of grades; k: cutoff of the ideal DCG.
     """
     weights = None if lists.weights is None else _mean_one(lists.weights.to(lists.scores.dtype), lists.mask)
-    places, mask = compact(chosen)
+    places, mask = find_chosen(chosen)
     own = gain(lists.labels.gather(1, places)) * mask
     own_weights = None if weights is None else weights.gather(1, places) * mask
     totals = Totals(lists.size, count(mask), ideal_dcg(own, weights=own_weights, k=k))
@@ -207,7 +197,7 @@ def sample_of_lists(
 ) -> Sample:
     """When the batch holds some relevant and some irrelevant items of lists with these totals."""
     dtype = lists.scores.dtype
-    places, mask = compact(chosen)
+    places, mask = find_chosen(chosen)
     counts = count(mask), lists.size
     _check_counts(counts[0], counts[1] - counts[0], totals)
     relevant, drawn = (number.to(dtype) for number in counts)
@@ -259,9 +249,9 @@ def _something_to_rank(gains: Tensor, mask: Tensor, relevant: Tensor, size: Tens
     if not mask.shape[1]:
         return torch.zeros_like(size, dtype=torch.bool)
     others = relevant < size
-    if not every(others):
+    if not surely_all(others):
         others |= ((gains < gains.amax(1, keepdim=True)) & mask).any(1)
-    return mask[:, 0] & others
+    return (relevant > 0) & others
 
 
 def _mean_one(weights: Tensor, mask: Tensor) -> Tensor:
@@ -272,8 +262,11 @@ def _mean_one(weights: Tensor, mask: Tensor) -> Tensor:
 
 
 def _check_counts(relevant: Tensor, irrelevant: Tensor, totals: Totals) -> None:
-    if not bool((torch.maximum(relevant - totals.relevant, irrelevant + totals.relevant - totals.size) > 0).any()):
-        return
+    too_many = torch.maximum(relevant - totals.relevant, irrelevant + totals.relevant - totals.size) > 0
+    when(too_many.any(), partial(_refuse_counts, relevant, irrelevant, totals))
+
+
+def _refuse_counts(relevant: Tensor, irrelevant: Tensor, totals: Totals) -> None:
     for name, drawn, there in (
         ("relevant", relevant, totals.relevant),
         ("irrelevant", irrelevant, totals.size - totals.relevant),
@@ -348,7 +341,7 @@ class Totals(NamedTuple):
     ideal: Tensor
 
 
-class ListTotals(nn.Module):
+class ListTotals(ExactModule):
     """The totals of every list by its id, as buffers."""
 
     ids: Tensor
@@ -371,11 +364,15 @@ class ListTotals(nn.Module):
         """Of the lists `query_ids` (Q,)."""
         if query_ids is None:
             raise ValueError("query_ids: expected the id of each list, because statistics of the lists were given")
+        check_moved(self.ids, query_ids.device)
         place = torch.searchsorted(self.ids, query_ids).clamp_max(len(self.ids) - 1)
         unknown = self.ids[place] != query_ids
-        if bool(unknown.any()):
-            raise ValueError(
-                f"query_ids: expected lists that the statistics know, got {int(query_ids[unknown][0])} "
-                f"({int(unknown.sum())} of {len(query_ids)} lists are unknown)"
-            )
+        when(unknown.any(), partial(_refuse_lists, query_ids, unknown))
         return Totals(self.size[place], self.relevant[place], self.ideal[place])
+
+
+def _refuse_lists(query_ids: Tensor, unknown: Tensor) -> None:
+    raise ValueError(
+        f"query_ids: expected lists that the statistics know, got {int(query_ids[unknown][0])} "
+        f"({int(unknown.sum())} of {len(query_ids)} lists are unknown)"
+    )

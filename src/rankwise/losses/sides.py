@@ -8,7 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from rankwise.lists import Lists, compact, every
+from rankwise.lists import Lists, find_chosen, surely_all
 from rankwise.losses.similarity import FewRelevant
 from rankwise.pairs import pair_sums, pair_sums_within
 from rankwise.pairs.by_chunks import ItemMask
@@ -40,7 +40,7 @@ class Sides:
 
     @cached_property
     def padding(self) -> Tensor | None:
-        return None if every(self.mask) else self.mask
+        return None if surely_all(self.mask) else self.mask
 
     @property
     def negatives(self) -> Tensor:
@@ -110,7 +110,9 @@ class Side:
 
     def first(self, counts: Tensor) -> Side:
         """The first `counts` (Q,) of each list."""
-        width = min(int(counts.max()) if len(counts) else 0, self.scores.shape[1])
+        width = self.scores.shape[1]
+        if counts.device.type == "cpu":
+            width = min(int(counts.max()) if len(counts) else 0, width)
         slots = torch.arange(width, device=counts.device)
         return Side(self.scores[:, :width], self.mask[:, :width], self.weights[:, :width]).only(slots < counts[:, None])
 
@@ -131,7 +133,7 @@ def two_sides(lists: Lists) -> tuple[Side, Side]:
     dtype = lists.scores.dtype
     chosen = lists.mask & (lists.labels == 1)
     negative = lists.mask ^ chosen
-    places, mask = compact(chosen)
+    places, mask = find_chosen(chosen)
     if lists.weights is None:
         positive_weights, negative_weights = mask.to(dtype), negative.to(dtype)
     else:
@@ -141,11 +143,16 @@ def two_sides(lists: Lists) -> tuple[Side, Side]:
     return positives, Side(lists.scores, negative, negative_weights)
 
 
-def best(side: Side, counts: Tensor) -> Side:
-    """The `counts` (Q,) items of the highest scores of each list, in no particular order; all, if there are fewer."""
-    if bool((counts >= side.size).all()):
-        return side
-    width = min(int(counts.max()), side.scores.shape[1])
+def best(side: Side, counts: Tensor, most: int | None = None) -> Side:
+    """Return the `counts` (Q,) items of the highest scores of each list, in any order; all, if there are fewer.
+
+    `most` is the largest of the counts, if the host knows it.
+    """
+    width = side.scores.shape[1] if most is None else min(most, side.scores.shape[1])
+    if counts.device.type == "cpu":
+        if bool((counts >= side.size).all()):
+            return side
+        width = min(int(counts.max()), width)
     order = side.scores.detach().masked_fill(~side.mask, -torch.inf).topk(width, dim=1).indices
     return _take(side, order).first(counts)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from rankwise.checks import when
 from rankwise.lists import Lists, compact
 from rankwise.losses.links import bound_scores
 from rankwise.pairs.by_chunks import ItemMask, few_masked
@@ -121,13 +122,16 @@ class FewRelevant(Lists):
 def _bound_products(scores: Tensor) -> Tensor:
     """Cut products to the size of scores; those that left the range of their dtype are refused."""
     bounded = bound_scores(scores)
-    if bounded is not scores and not bool(scores.isfinite().all()):
-        dtype = str(scores.dtype).removeprefix("torch.")
-        raise ValueError(
-            f"embeddings: expected vectors whose products are numbers of {dtype}, got larger ones; scale them down, or "
-            'take similarity="cosine"'
-        )
+    if bounded is not scores:
+        when(~scores.isfinite().all(), partial(_refuse_products, scores.dtype))
     return bounded
+
+
+def _refuse_products(dtype: torch.dtype) -> None:
+    raise ValueError(
+        f"embeddings: expected vectors whose products are numbers of {str(dtype).removeprefix('torch.')}, got larger "
+        'ones; scale them down, or take similarity="cosine"'
+    )
 
 
 def _few_of_the_same_class(labels: Tensor, reference_labels: Tensor) -> tuple[Tensor, Tensor] | None:
@@ -207,12 +211,15 @@ class _Units(torch.autograd.Function):
 
 
 def _divided(vectors: Tensor) -> tuple[Tensor, Tensor]:
-    lengths = torch.linalg.vector_norm(vectors, dim=1, keepdim=True).clamp_min(_SHORTEST)
-    if bool(lengths.isfinite().all()):
-        return vectors / lengths, lengths
-    # Squares left the range: first in units of the largest number of each vector.
-    units, _ = _divided(vectors / vectors.abs().amax(1, keepdim=True).clamp_min(1))
-    return units, (vectors * units).sum(1, keepdim=True).clamp(_SHORTEST, torch.finfo(vectors.dtype).max)
+    if vectors.device.type == "cpu":
+        lengths = torch.linalg.vector_norm(vectors, dim=1, keepdim=True).clamp_min(_SHORTEST)
+        if bool(lengths.isfinite().all()):
+            return vectors / lengths, lengths
+    # Squares may leave the range: first in units of the largest number of each vector.
+    unit = vectors.abs().amax(1, keepdim=True).clamp_min(1)
+    scaled = vectors / unit
+    lengths = torch.linalg.vector_norm(scaled, dim=1, keepdim=True).clamp_min(_SHORTEST)
+    return scaled / lengths, (lengths * unit).clamp_max(torch.finfo(vectors.dtype).max)
 
 
 class _SelfProduct(torch.autograd.Function):

@@ -15,6 +15,7 @@ from rankwise.losses.gradients import first_order_only
 from rankwise.losses.links import Link
 from rankwise.losses.priors import BatchPrior, Prior, as_prior
 from rankwise.losses.sides import Sides, split_sides
+from rankwise.modes import widen
 from rankwise.registry import LossRecord
 from rankwise.sorting import argsort
 from rankwise.surrogates import OneSidedHuber
@@ -192,7 +193,7 @@ def _share_at_or_above(scores: Tensor, side: Sides) -> Tensor:
     # Padding comes last and equals none of the others.
     depths = (-scores).masked_fill(~side.mask, torch.inf)
     found = torch.searchsorted(depths.gather(1, order), depths, right=True)
-    share = side.share.gather(1, order).double().cumsum(1)
+    share = widen(side.share.gather(1, order)).cumsum(1)
     return share.gather(1, (found - 1).clamp_min(0)).to(scores.dtype)
 
 

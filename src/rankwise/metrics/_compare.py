@@ -31,7 +31,7 @@ _EQUAL = 1e-12
 
 @dataclass(frozen=True)
 class Comparison:
-    """What `compare` found of two systems a and b.
+    """Difference of two systems a and b with its interval and test, as `compare` returns it.
 
     Attributes:
         metric: name of the metric ("" for plain values).
@@ -146,7 +146,7 @@ def _paired(a: Evaluation | Tensor, b: Evaluation | Tensor, metric: str | None) 
         return name, a.per_query[name][order_a].cpu(), b.per_query[name][order_b].cpu()
     if isinstance(a, Evaluation) or isinstance(b, Evaluation):
         raise TypeError(f"b: expected the kind of a ({type(a).__name__}), got {type(b).__name__}")
-    values_a, values_b = (check_tensor(n, v).detach().double().cpu() for n, v in (("a", a), ("b", b)))
+    values_a, values_b = (check_tensor(n, v).detach().cpu().double() for n, v in (("a", a), ("b", b)))
     if values_a.ndim != 1 or values_a.shape != values_b.shape:
         raise ValueError(f"b: expected the shape of a (Q,), {tuple(values_a.shape)}, got {tuple(values_b.shape)}")
     return metric or "", values_a, values_b

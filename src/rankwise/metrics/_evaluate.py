@@ -23,7 +23,7 @@ __all__ = ["Evaluation", "collect", "evaluate"]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What `evaluate` found.
+    """Metrics of one set of scores: means, intervals, values per list, as `evaluate` returns them.
 
     Attributes:
         means: by metric name, the mean over lists (NaN when every list was left out).
@@ -131,7 +131,7 @@ def evaluate(
     """
     check_choice("empty", empty, EMPTY_POLICIES)
     made = create_metrics(metrics, gain=gain, ties=ties)
-    check_lists(scores, mask, lists)
+    scores = check_lists(scores, mask, lists)
     packed = pack(scores, labels, query_ids=query_ids, mask=mask, weights=weights, lists=lists)
     if query_ids is not None and packed.size > 1 and all(bool((block.size <= 1).all()) for block in packed.blocks):
         warnings.warn(
@@ -188,7 +188,7 @@ def collect(
         means={name: _mean(per_list, query_weights) for name, per_list in filled.items()},
         intervals=intervals,
         per_query=filled,
-        query_ids=torch.arange(size) if query_ids is None else query_ids,
+        query_ids=torch.arange(size, device=has_ties.device) if query_ids is None else query_ids,
         skipped={name: int(torch.isnan(per_list).sum()) for name, per_list in values.items()},
         tied=float(has_ties.double().mean()) if size else 0.0,
         definitions={metric.name: metric.define(empty) for metric in metrics},
@@ -204,7 +204,7 @@ def _over_lists(
     values: dict[str, Tensor], weights: Tensor | None, replicates: int, random: np.random.Generator
 ) -> dict[str, Tensor]:
     stacked = torch.stack(list(values.values()), 1).cpu()
-    share = torch.ones(len(stacked), dtype=torch.float64) if weights is None else weights.double().cpu()
+    share = torch.ones(len(stacked), dtype=torch.float64) if weights is None else weights.cpu().double()
     drawn = list_replicates(stacked, share, replicates, random)
     return dict(zip(values, drawn.unbind(1), strict=True))
 

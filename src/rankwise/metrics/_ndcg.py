@@ -10,8 +10,9 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from rankwise.gains import Gain, gain_function
-from rankwise.lists import every
+from rankwise.lists import surely_all
 from rankwise.metrics.metric import Metric, measure
+from rankwise.modes import wide_dtype, widen
 from rankwise.ranks import RankedLists, narrow
 from rankwise.registry import MetricRecord
 from rankwise.sorting import sort_values
@@ -20,7 +21,6 @@ __all__ = ["NDCG", "ideal_dcg", "ndcg"]
 
 # The discounts of so many positions are added one by one, those of more are integrated: weights could fill the memory.
 _ONE_BY_ONE = 2**16
-_MOST_POSITIONS = 1e280
 
 
 def ndcg(
@@ -78,16 +78,16 @@ def ideal_dcg(gains: Tensor, *, weights: Tensor | None = None, k: int | None = N
         width = gains.shape[1] if k is None else min(k, gains.shape[1])
         return sort_values(gains)[:, gains.shape[1] - width :] @ _discounts(width, gains).flip(0)
     order = torch.argsort(gains, dim=1, descending=True)
-    return _weighted_dcg(gains.gather(1, order), weights.double().gather(1, order), k)
+    return _weighted_dcg(gains.gather(1, order), widen(weights).gather(1, order), k)
 
 
 def _ndcg(ranked: RankedLists, *, k: int | None, gain: Gain) -> Tensor:
     weights, length = ranked.weights, ranked.lists.mask.shape[1]
     if weights is None:
         width = length if k is None else min(k, length)
-        place, valid = ranked.first(width)
-        depth = place.shape[1]
-        first = ranked.once(("first", gain, depth), lambda: _expected_gains(ranked, gain, place, valid))
+        index, valid = ranked.first(width)
+        depth = index.shape[1]
+        first = ranked.once(("first", gain, depth), lambda: _expected_gains(ranked, gain, index, valid))
         best = ranked.once(("best", gain, depth), lambda: _best_gains(ranked, gain, depth))
         discounts = ranked.once(("discounts", depth), lambda: _discounts(depth, first))[:width]
         dcg, ideal = first[:, :width] @ discounts, best[:, depth - width :] @ discounts.flip(0)
@@ -98,13 +98,13 @@ def _ndcg(ranked: RankedLists, *, k: int | None, gain: Gain) -> Tensor:
 
 
 def _discounts(width: int, like: Tensor) -> Tensor:
-    return 1 / torch.log2(torch.arange(2, width + 2, dtype=torch.float64, device=like.device))
+    return 1 / torch.log2(torch.arange(2, width + 2, dtype=wide_dtype(like.device), device=like.device))
 
 
-def _expected_gains(ranked: RankedLists, gain: Gain, place: Tensor, valid: Tensor) -> Tensor:
+def _expected_gains(ranked: RankedLists, gain: Gain, index: Tensor, valid: Tensor) -> Tensor:
     """(Q, W) the gains of the first items on average over the orders of tied items: the mean of the tie group."""
-    gains = gain_function(gain)(ranked.lists.labels.gather(1, place))
-    if not every(valid):
+    gains = gain_function(gain)(ranked.lists.labels.gather(1, index))
+    if not surely_all(valid):
         gains = gains.masked_fill(~valid, 0)
     if not ranked.tied:
         return gains
@@ -113,7 +113,7 @@ def _expected_gains(ranked: RankedLists, gain: Gain, place: Tensor, valid: Tenso
 
 
 def _average_runs(values: Tensor, joined: np.ndarray) -> Tensor:
-    """The mean of its run in the place of every value; `joined` tells which, flat, belong with the one before them.
+    """Replace every value by the mean of its tie group; `joined` holds the flat indices tied with the one before.
 
     By numpy, which takes half of torch's time for a dozen passes over a few numbers.
     """
@@ -169,17 +169,22 @@ def _shared_gains(ranked: RankedLists, gain: Gain) -> Tensor:
 
 def _weighted_dcg(gains: Tensor, weights: Tensor, k: int | None) -> Tensor:
     """Every item takes as many positions as it weighs; positions need not be whole."""
-    ends = pad(weights.cumsum(1), (1, 0)).clamp_max(_MOST_POSITIONS if k is None else k)
+    ends = pad(weights.cumsum(1), (1, 0)).clamp_max(_most_positions(weights.dtype) if k is None else k)
     return (gains * _summed_discounts(ends).diff(dim=1)).sum(1)
 
 
+def _most_positions(dtype: torch.dtype) -> float:
+    """Return a number of positions far beyond any list, whose sums stay within the range of the dtype."""
+    return 1e280 if dtype == torch.float64 else 1e30
+
+
 def _summed_discounts(positions: Tensor) -> Tensor:
-    """The sum of the discounts of the first positions, of so many in each place."""
+    """Return the sums of the discounts of the first positions; each element gives a number of positions."""
     near = positions.clamp_max(_ONE_BY_ONE)
     whole = near.floor()
     discounts = _discounts(int(whole.max()) + 1 if whole.numel() else 1, positions)
-    place = whole.long()
-    sums = pad(discounts.cumsum(0), (1, 0))[place] + (near - whole) * discounts[place]
+    index = whole.long()
+    sums = pad(discounts.cumsum(0), (1, 0))[index] + (near - whole) * discounts[index]
     far = positions > _ONE_BY_ONE
     if bool(far.any()):
         sums[far] += _integrated_discounts(positions[far])

@@ -12,6 +12,7 @@ from rankwise.gains import Gain
 from rankwise.lists import EMPTY_POLICIES, pack
 from rankwise.metrics.metric import measure
 from rankwise.metrics.names import create_metric
+from rankwise.modes import wide_dtype, with_float64
 
 try:
     from torchmetrics import Metric as TorchMetric
@@ -126,13 +127,13 @@ class RankingMetric(TorchMetric):
         }
         for state, dtype in _DTYPES.items():
             values = parts[state].to(lists.mask.device).reshape(lists.mask.shape)
-            getattr(self, state).append(values[lists.mask].to(dtype))
+            getattr(self, state).append(values[lists.mask].to(_narrowed(dtype, values.device)))
 
     def compute(self) -> Tensor:
         """The mean over all lists seen, float64."""
         if not len(self.scores):
-            return torch.tensor(float("nan"), dtype=torch.float64, device=self.device)
-        seen = {state: dim_zero_cat(getattr(self, state)).to(dtype) for state, dtype in _DTYPES.items()}
+            return torch.tensor(float("nan"), dtype=wide_dtype(self.device), device=self.device)
+        seen = {state: with_float64(dim_zero_cat(getattr(self, state))).to(dtype) for state, dtype in _DTYPES.items()}
         kept = _first_of_each(seen["query_ids"], seen["sample_ids"], seen["identified"].bool())
         scores, labels, weights, query_ids = (
             seen[state][kept] for state in ("scores", "labels", "weights", "query_ids")
@@ -146,7 +147,7 @@ class RankingMetric(TorchMetric):
         # Every process must offer the same kind of tensor, one that has seen nothing as well.
         for state, dtype in _DTYPES.items():
             if not len(getattr(self, state)):
-                setattr(self, state, [torch.empty(0, dtype=dtype, device=self.device)])
+                setattr(self, state, [torch.empty(0, dtype=_narrowed(dtype, self.device), device=self.device)])
         super()._sync_dist(*args, **kwargs)
 
 
@@ -158,6 +159,11 @@ _DTYPES = {
     "sample_ids": torch.int64,
     "identified": torch.uint8,
 }
+
+
+def _narrowed(dtype: torch.dtype, device: torch.device) -> torch.dtype:
+    """Return the dtype, or float32 for float64 on a device without it."""
+    return wide_dtype(device) if dtype == torch.float64 else dtype
 
 
 class _CutMetric(RankingMetric):
@@ -310,7 +316,7 @@ def _cut(name: str, k: int | None) -> str:
 
 
 def _first_of_each(query_ids: Tensor, sample_ids: Tensor, identified: Tensor) -> Tensor:
-    """Which items to keep: those without an id, and the first of each (query, sample) pair."""
+    """Return which items to keep: those without an id, and the first of each (query, sample) pair."""
     if not bool(identified.any()):
         return torch.ones_like(identified)
     order = torch.argsort(sample_ids, stable=True)

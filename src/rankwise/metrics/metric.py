@@ -13,6 +13,7 @@ from torch import Tensor
 from rankwise.checks import check_choice, check_k, check_labels, check_tensor, has_single_items, refuse_single_items
 from rankwise.gains import Gain, describe_gain
 from rankwise.lists import EMPTY_POLICIES, Lists, PackedLists, pack, reduce_lists
+from rankwise.modes import with_float64
 from rankwise.ranks import TIE_POLICIES, RankedLists, rank
 from rankwise.registry import MetricRecord
 
@@ -48,11 +49,11 @@ class Metric:
 
     @property
     def definition(self) -> str:
-        """What is computed, in full, with undefined lists left out."""
+        """Return the full definition, with undefined lists left out."""
         return self.define()
 
     def define(self, empty: str = "skip") -> str:
-        """What is computed, in full, with the stated policy for lists on which it is undefined."""
+        """Return the full definition, with the given policy for lists on which the metric is undefined."""
         options = {name: describe_gain(value) if name == "gain" else value for name, value in self.options}
         size = "the length of the list" if self.k is None else self.k
         ties = {
@@ -83,17 +84,18 @@ def measure(
     """Return the metric of what a caller passes: a scalar, or one value per list for `reduction="none"`."""
     check_choice("empty", empty, EMPTY_POLICIES)
     check_choice("reduction", reduction, ("mean", "sum", "none"))
-    check_lists(scores, mask)
+    scores = check_lists(scores, mask)
     packed = pack(scores, labels, query_ids=query_ids, mask=mask, weights=weights)
     values, _ = measure_lists(packed, [metric])
     return summarise(values[metric.name], empty=empty, reduction=reduction)
 
 
-def check_lists(scores: object, mask: object, lists: str = "rows") -> None:
-    """Refuse (N, 1) scores without a mask: N lists of one item each."""
-    tensor = check_tensor("scores", scores)
+def check_lists(scores: object, mask: object, lists: str = "rows") -> Tensor:
+    """Return the scores, on a device with float64; refuse (N, 1) without a mask: N lists of one item each."""
+    tensor = with_float64(check_tensor("scores", scores))
     if has_single_items(tensor, mask, lists):
         refuse_single_items(tensor, "which no ranking can change")
+    return tensor
 
 
 def measure_lists(packed: PackedLists, metrics: Sequence[Metric]) -> tuple[dict[str, Tensor], Tensor]:
@@ -108,7 +110,7 @@ def measure_lists(packed: PackedLists, metrics: Sequence[Metric]) -> tuple[dict[
         ranked = {"average": rank(block)}
         for metric in sorted(metrics, key=_depth, reverse=True):  # the first finds what the others need
             policy = metric.ties
-            # An item of weight 2 stands for two tied items.
+            # An item of weight 2 counts as two tied items.
             if policy != "average" and block.weights is None and not bool(ranked["average"].has_ties.any()):
                 policy = "average"
             if policy not in ranked:

@@ -21,6 +21,8 @@ from rankwise.models.rows import (
     reset_last_layer,
     scaled,
 )
+from rankwise.models.stacked import StackedScorer
+from rankwise.models.text import TextRanker
 
 __all__ = [
     "EASE",
@@ -48,6 +50,8 @@ __all__ = [
     "Sampled",
     "ScaledRanker",
     "Scaling",
+    "StackedScorer",
+    "TextRanker",
     "assign_anchors",
     "fit_scaling",
     "make_anchors",

@@ -25,6 +25,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from rankwise.modes import widen
+
 __all__ = ["cell_sums", "count_cells"]
 
 _WIDTH, _REACH, _ORDER = 0.5, 74, 14
@@ -34,8 +36,8 @@ _CHUNK = 1024
 
 def count_cells(anchors: Tensor, others: Tensor, temperature: float) -> float:
     """Return the number of cells of the list that spans the most, for anchors (Q, A) and others (Q, L)."""
-    ends = torch.stack([torch.stack(torch.aminmax(values, dim=1)) for values in (anchors, others)]).double()
-    spans: Tensor = ends[:, 1].amax(0) - ends[:, 0].amin(0)
+    ends = torch.stack([torch.stack(torch.aminmax(values, dim=1)) for values in (anchors, others)])
+    spans: Tensor = widen(ends[:, 1].amax(0)) - widen(ends[:, 0].amin(0))
     return float(spans.max()) / (temperature * _WIDTH) + 1
 
 
@@ -47,8 +49,8 @@ def cell_sums(anchors: Tensor, others: Tensor, weights: Tensor | None, temperatu
         weights: (Q, L) weights w, or None.
     """
     unit = temperature * _WIDTH
-    first = torch.minimum(anchors.detach().amin(1, keepdim=True), others.detach().amin(1, keepdim=True)).double()
-    (cells, within), (other_cells, other_within) = (_place((x.double() - first) / unit) for x in (anchors, others))
+    first = torch.minimum(anchors.detach().amin(1, keepdim=True), others.detach().amin(1, keepdim=True))
+    (cells, within), (other_cells, other_within) = (_place((widen(x) - widen(first)) / unit) for x in (anchors, others))
     count = 1 + int(max(cells.max(), other_cells.max()))
     # All lists one after the other.
     start = torch.arange(len(anchors), device=anchors.device)[:, None] * count
@@ -67,7 +69,7 @@ def _place(scores: Tensor) -> tuple[Tensor, Tensor]:
 def _moments(cells: Tensor, within: Tensor, weights: Tensor | None, count: int) -> Tensor:
     """Return sum_j w_j b_j^m over the others of each cell, (order + 1, count)."""
     moments = within.new_zeros(_ORDER + 1, count)
-    power = torch.ones_like(within) if weights is None else weights.double().flatten()
+    power = torch.ones_like(within) if weights is None else widen(weights).flatten()
     for row in moments:
         row.scatter_add_(0, cells, power)
         power = power * within

@@ -11,10 +11,12 @@ from torch import Tensor
 
 from rankwise.surrogates import OneSidedHuber, Surrogate
 
-__all__ = ["ItemMask", "chunk_gradients", "chunk_sums", "few_masked"]
+__all__ = ["DEVICE_CHUNK", "ItemMask", "chunk_gradients", "chunk_sums", "few_masked"]
 
 # Elements of one chunk and thread: half a megabyte in float32, so that a few of them fit the second cache of a core.
 _CHUNK = 2**17
+# Elements of one chunk on an accelerator: 64 megabytes in float32.
+DEVICE_CHUNK = 2**24
 
 # Masked items are written one by one where at most 1 slot in 16 is masked, of at least 2^17.
 _FEW, _MANY = 16, 2**17
@@ -94,9 +96,10 @@ def _of(values: Tensor, lists: slice, items: slice | None = None) -> Tensor:
 def _lists_at_once(anchors: Tensor, others: Tensor, anchor_mask: Tensor | None) -> Iterator[tuple[slice, int]]:
     """Yield the lists of each chunk and the largest number of anchors among them."""
     width = anchors.shape[1]
-    rows = max(1, _chunk() // max(1, width * others.shape[1]))
+    rows = max(1, _chunk(others.device) // max(1, width * others.shape[1]))
     # Where one list fills chunks, those after its last anchor are passed over; of short lists all are one chunk.
-    ends = None if anchor_mask is None or rows > 1 else _ends(anchor_mask)
+    on_cpu = others.device.type == "cpu"
+    ends = None if anchor_mask is None or rows > 1 or not on_cpu else _ends(anchor_mask)
     for first in range(0, len(anchors), rows):
         yield slice(first, first + rows), width if ends is None else ends[first]
 
@@ -109,12 +112,12 @@ def _ends(mask: Tensor) -> list[int]:
 
 
 def _anchors_at_once(last: int, others: Tensor) -> Iterator[slice]:
-    items = max(1, min(last, _chunk() // max(1, others.shape[1])))
+    items = max(1, min(last, _chunk(others.device) // max(1, others.shape[1])))
     return (slice(first, min(first + items, last)) for first in range(0, last, items))
 
 
-def _chunk() -> int:
-    return _CHUNK * torch.get_num_threads()
+def _chunk(device: torch.device) -> int:
+    return _CHUNK * torch.get_num_threads() if device.type == "cpu" else DEVICE_CHUNK
 
 
 class ItemMask:

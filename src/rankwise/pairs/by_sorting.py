@@ -23,6 +23,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from rankwise.modes import widen
 from rankwise.sorting import argsort
 from rankwise.surrogates import Pieces
 
@@ -74,7 +75,7 @@ class SortedPairs:
 
     def gradients(self, grad: Tensor, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         """Gradients for the others and, if needed, for their weights, both (Q, L) in the order they came in."""
-        grad = grad.double()
+        grad = widen(grad)
         _, c1, c2 = self.pieces.tail
         constant = [(self.tail, grad * (c1 - 2 * c2 * self.anchors))]
         slope = self.depths * self._spread([(self.tail, 2 * c2 * grad)]) if c2 else None
@@ -127,11 +128,11 @@ class SortedPairs:
     def _until(self, ends: Tensor, power: int, base: Tensor) -> Tensor:
         """The sum of weights * base^power over the first `ends` others."""
         if power == 0 and self.weights is None:
-            return ends.double()
+            return widen(ends)
         terms = base if power == 1 else base * base
         if self.weights is not None:
             terms = self.weights if power == 0 else terms * self.weights
-        sums = torch.empty(len(base), base.shape[1] + 1, dtype=torch.float64, device=base.device)
+        sums = torch.empty(len(base), base.shape[1] + 1, dtype=base.dtype, device=base.device)
         sums[:, 0] = 0
         torch.cumsum(terms, 1, out=sums[:, 1:])
         return sums.gather(1, ends)
@@ -139,7 +140,7 @@ class SortedPairs:
     def _spread(self, ends: list[tuple[Tensor, Tensor]]) -> Tensor:
         """For each other, the sum of the coefficients whose range end lies beyond it: (Q, L)."""
         length = self.depths.shape[1]
-        starts = torch.zeros(len(self.depths), length + 1, dtype=torch.float64, device=self.depths.device)
+        starts = torch.zeros(len(self.depths), length + 1, dtype=self.depths.dtype, device=self.depths.device)
         for end, coefficient in ends:
             starts.scatter_add_(1, length - end, coefficient)
         return starts[:, :length].cumsum(1).flip(1)
@@ -151,10 +152,10 @@ class SortedPairs:
 def sort_pairs(anchors: Tensor, others: Tensor, weights: Tensor | None, pieces: Pieces) -> SortedPairs:
     """Sort the others of each list by depth and find the anchors' ranges among them."""
     order = argsort(-others)
-    depths = others.gather(1, order).double()
+    depths = widen(others.gather(1, order))
     best = depths[:, :1].clone()
     depths = depths.sub_(best).div_(-pieces.scale)
-    depth = (best - anchors.double()) / pieces.scale if others.shape[1] else torch.zeros_like(anchors).double()
+    depth = (best - widen(anchors)) / pieces.scale if others.shape[1] else widen(torch.zeros_like(anchors))
     start = depth + pieces.tail_end
     tail = torch.searchsorted(depths, start)
     if pieces.middle is None:
@@ -164,5 +165,5 @@ def sort_pairs(anchors: Tensor, others: Tensor, weights: Tensor | None, pieces: 
         end = torch.maximum(start + 1, start.nextafter(torch.full_like(start, torch.inf)))
         stop = torch.searchsorted(depths, end)
         cell = torch.searchsorted(depths, start.floor() + 1).clamp_(tail, stop)
-    sorted_weights = None if weights is None else weights.gather(1, order).double()
+    sorted_weights = None if weights is None else widen(weights.gather(1, order))
     return SortedPairs(depths, sorted_weights, order, depth, tail, cell, stop, pieces)

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from rankwise.checks import check_choice, check_same_shape
+from rankwise.modes import wide_dtype
 from rankwise.pairs.by_cells import cell_sums, count_cells
-from rankwise.pairs.by_chunks import ItemMask, chunk_gradients, chunk_sums
+from rankwise.pairs.by_chunks import DEVICE_CHUNK, ItemMask, chunk_gradients, chunk_sums
 from rankwise.pairs.by_sorting import SortedPairs, sort_pairs
 from rankwise.surrogates import Sigmoid, Slope, Surrogate
 
@@ -106,8 +107,15 @@ def _pair_sums(
             check_same_shape(name, value, like, shape)
     item_mask = other_mask if isinstance(other_mask, ItemMask) else ItemMask(other_mask)
     if method == "auto":
-        method = _cheaper(surrogate, len(at), at.shape[1], others.shape[1])
-        if isinstance(surrogate, Sigmoid) and _cells_pay(surrogate, anchors, places, others, anchor_mask, item_mask):
+        # The other methods subtract large sums from each other, which takes float64.
+        exact = wide_dtype(others.device) == torch.float64
+        on_cpu = others.device.type == "cpu"
+        method = _cheaper(surrogate, len(at), at.shape[1], others.shape[1], on_cpu=on_cpu) if exact else "dense"
+        if (
+            exact
+            and isinstance(surrogate, Sigmoid)
+            and _cells_pay(surrogate, anchors, places, others, anchor_mask, item_mask)
+        ):
             method = "cells"
     if method == "sorted" and surrogate.pieces is None:
         raise ValueError(f'method: "sorted" needs a surrogate of polynomial pieces, got {type(surrogate).__name__}')
@@ -126,13 +134,16 @@ def _any_gradient(*tensors: Tensor | None) -> bool:
     return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
 
 
-def _cheaper(surrogate: Surrogate, lists: int, anchors: int, others: int) -> str:
+def _cheaper(surrogate: Surrogate, lists: int, anchors: int, others: int, *, on_cpu: bool = True) -> str:
     """Return the cheaper method.
 
-    Costs are in nanoseconds on two CPU cores, about as `benchmarks/speed/crossover.py` fits them (1.9, 39, 480,000).
+    Costs are in nanoseconds on two CPU cores, about as `benchmarks/speed/crossover.py` fits them (1.9, 39, 480,000). An
+    accelerator takes all pairs of one chunk in a few kernels.
     """
     if surrogate.pieces is None:
         return "dense"
+    if not on_cpu:
+        return "dense" if lists * anchors * others <= DEVICE_CHUNK else "sorted"
     dense = 2.0 * lists * anchors * others
     by_sorting = 500_000 + 50.0 * lists * (anchors + others)
     return "dense" if dense <= by_sorting else "sorted"
@@ -150,7 +161,8 @@ def _cells_pay(
     at = anchors if places is None else places
     assert at is not None
     dense, cells = 4.0 * at.numel() * others.shape[1], 2_000_000 + 250.0 * (at.numel() + others.numel())
-    if dense <= cells:
+    # To count cells the host waits for an accelerator, which has to pay.
+    if dense <= cells or (others.device.type != "cpu" and at.numel() * others.shape[1] <= 16 * DEVICE_CHUNK):
         return False
     scores = at if places is None else others.gather(1, places)
     scores, others = _without_fillers(scores.detach(), others.detach(), anchor_mask, item_mask)

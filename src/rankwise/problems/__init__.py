@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rankwise.problems.recsys import Recommendation
     from rankwise.problems.retrieval import Retrieval
     from rankwise.problems.tabular import Tabular
+    from rankwise.problems.text_search import TextSearch
 
 __all__ = [
     "KINDS",
@@ -33,6 +34,7 @@ __all__ = [
     "Retrieval",
     "SearchRanking",
     "Tabular",
+    "TextSearch",
     "dump_problem",
     "infer_problem",
     "load_problem",
@@ -51,6 +53,7 @@ _MODULES = {
     "Retrieval": "retrieval",
     "SearchRanking": "ltr",
     "Tabular": "tabular",
+    "TextSearch": "text_search",
     "LossChoice": "problem",
     "Problem": "problem",
     "BadRecipe": "load",

@@ -13,7 +13,7 @@ from rankwise.data import Batch, Part
 from rankwise.distributed import gather_rows, own_share
 from rankwise.samplers import SeededBatchSampler, ShuffledBatchSampler
 
-__all__ = ["as_it_is", "batches_of", "predict_all", "predict_lists", "shuffled_batches"]
+__all__ = ["ROWS_AT_ONCE", "as_it_is", "batches_of", "predict_all", "predict_lists", "shuffled_batches"]
 
 ROWS_AT_ONCE = 8192
 

@@ -7,13 +7,12 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-from rankwise.lists import pack
-from rankwise.metrics.metric import measure_lists
+from rankwise.metrics import Metric
 from rankwise.metrics.names import create_metrics
 from rankwise.models import standardise
 from rankwise.problems.inspection import spread_over
 from rankwise.problems.problem import Settings
-from rankwise.problems.rows import JudgedRows
+from rankwise.problems.rows import JudgedRows, measure_grades
 
 __all__ = ["choose_blend", "judged_rows"]
 
@@ -31,7 +30,7 @@ def choose_blend(
     trained: Tensor,
     candidates: Iterable[tuple[Settings, Tensor]],
     shares: Sequence[float],
-    metric: str,
+    metric: str | Metric,
 ) -> Settings:
     """Return the settings and the share of the trained model with the highest metric, the first of equal ones.
 
@@ -40,7 +39,7 @@ def choose_blend(
         trained: (B, N) scores of the trained model.
         candidates: settings of the closed form, with its scores (B, N).
         shares: of the trained model in the mean of standardised scores.
-        metric: by name.
+        metric: by name, or made.
 
     Returns:
         The settings with `share`, and `validation`: the metric on these rows.
@@ -57,8 +56,7 @@ def choose_blend(
     for settings, scores in candidates:
         of_solved = standardise(scores)
         for share in shares:
-            lists = pack(torch.lerp(of_solved, of_trained, share), known.labels, mask=known.mask)
-            values, _ = measure_lists(lists, made)
+            values, _ = measure_grades(torch.lerp(of_solved, of_trained, share), known.labels, known.mask, made)
             mean = float(values[made[0].name].nanmean())
             if not best or mean > best["validation"]:
                 best = {**settings, "share": share, "validation": mean}

@@ -18,6 +18,7 @@ from rankwise.data.letor import is_letor
 from rankwise.data.netflix import is_netflix
 from rankwise.data.table_files import RawTable, open_table
 from rankwise.data.tables import Table
+from rankwise.data.text_files import find_collection
 from rankwise.problems.kinds import KINDS
 from rankwise.problems.load import BadRecipe, make_problem
 from rankwise.problems.problem import Problem
@@ -60,7 +61,7 @@ class Inferred:
 
 @dataclass(frozen=True)
 class _Asked:
-    """What the user said beside the data."""
+    """Options that the user gave with the data."""
 
     path: Path
     label: str | None
@@ -93,8 +94,8 @@ def infer_problem(
     """Infer a problem from its training data; where that cannot be sure, raise an error that names the option to give.
 
     Args:
-        path: a table, a LETOR file, a file or folder of ratings, a folder of images by class, boxes in the form of
-            COCO or Pascal VOC, or a file of examples with many labels.
+        path: a table, a LETOR file, a file or folder of ratings, a folder of texts (corpus, queries, judgements), a
+            folder of images by class, boxes in the form of COCO or Pascal VOC, or a file of examples with many labels.
         changes: to the recipe that is inferred, such as "budget.steps=500".
         label, query: columns of a table.
         positive: the positive class.
@@ -119,7 +120,7 @@ def infer_problem(
     facts = [
         *facts,
         Fact("loss", loss, "loss=...  (rankwise list losses)"),
-        Fact("metric", f"{', '.join(problem.metrics)}; weights are chosen by the first", "metrics=[...]"),
+        Fact("metric", f"{', '.join(problem.measured)}; weights are chosen by the first", "metrics=[...]"),
         Fact("budget", budget, "budget.steps=..."),
     ]
     return Inferred(problem, tuple(facts))
@@ -149,12 +150,15 @@ def _folder_reader(path: Path) -> Callable[[_Asked], _Read]:
         return _ratings_folder
     if (path / "Annotations").is_dir():
         return _boxes
+    if find_collection(path) is not None:
+        return _texts
     classes = [entry for entry in path.iterdir() if entry.is_dir()]
     if any(file.suffix.lower() in ENDINGS for folder in classes for file in islice(folder.iterdir(), 5)):
         return _images
     raise BadRecipe(
-        f"{path}: expected a folder of ratings (u.data, ratings.dat, ratings.csv), one with a folder of images per "
-        "class, or one in the form of Pascal VOC (Annotations, JPEGImages), got none of these"
+        f"{path}: expected a folder of ratings (u.data, ratings.dat, ratings.csv), of texts (corpus, queries, qrels), "
+        "one with a folder of images per class, or one in the form of Pascal VOC (Annotations, JPEGImages), got none "
+        "of these"
     )
 
 
@@ -199,6 +203,7 @@ def _table(asked: _Asked) -> _Read:
             "--positive CLASS",
         ),
         *_columns(table),
+        Fact("model", "a network beside logistic regressions, mixed on validation", "model.regressions=null"),
     ]
 
 
@@ -251,8 +256,8 @@ def _find_label(asked: _Asked, raw: RawTable) -> tuple[str, str]:
     if not raw.named and binary and binary[-1] == free[-1]:
         return binary[-1], "the last column, of two values"
     candidates = called if raw.named and len(called) > 1 else binary
-    found = f"candidates: {_some(candidates)}" if candidates else f"no column of two values among {_some(columns)}"
-    raise BadRecipe(f"--label: expected the column to predict, as {asked.path} leaves it open; {found}")
+    told = f"candidates: {_some(candidates)}" if candidates else f"no column of two values among {_some(columns)}"
+    raise BadRecipe(f"--label: expected the column to predict, as {asked.path} leaves it open; {told}")
 
 
 def _refuse_classes(raw: RawTable, label: str, counts: pl.DataFrame) -> None:
@@ -320,6 +325,27 @@ def _ratings_folder(asked: _Asked) -> _Read:
 def _left_out(time: str | int | None) -> Fact:
     by = "random choice" if time is None else "latest choice"
     return Fact("test", f"the {by} of each user; another one for choices", "data.test=FILE data.leave_one_out=null")
+
+
+def _texts(asked: _Asked) -> _Read:
+    asked.refuse("texts")
+    files = find_collection(asked.path)
+    assert files is not None
+    data = {"corpus": str(files.corpus), **{part: str(path) for part, path in files.judgements.items()}}
+    if files.queries is not None:
+        data["queries"] = str(files.queries)
+    cut = [name for name in ("validation", "test") if name not in files.judgements]
+    parts = f"{' and '.join(cut)}: 20 % of the queries each" if cut else "as the files in qrels say"
+    return {"task": "text-search", "data": data}, [
+        Fact("kind", "text-search: rank all documents for each query, as the folder holds a corpus and judgements"),
+        Fact("queries", str(files.queries or "texts in the judgements"), "data.queries=FILE"),
+        Fact("parts", parts, "data.validation=FILE  data.test=FILE"),
+        Fact(
+            "encoder",
+            "static embeddings, learned from the corpus; a pretrained model is usually better",
+            "model.encoder=sentence-transformers/all-MiniLM-L6-v2",
+        ),
+    ]
 
 
 def _letor(asked: _Asked) -> _Read:

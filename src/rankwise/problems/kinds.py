@@ -15,6 +15,7 @@ __all__ = ["KINDS", "library", "problem_class"]
 KINDS = {
     "tabular": ("tabular", "Tabular"),
     "ltr": ("ltr", "SearchRanking"),
+    "text-search": ("text_search", "TextSearch"),
     "pap": ("pap", "Bipartite"),
     "retrieval": ("retrieval", "Retrieval"),
     "recsys": ("recsys", "Recommendation"),

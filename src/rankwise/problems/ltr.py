@@ -13,7 +13,7 @@ from rankwise.data import Batch, Part, Split, TableSchema
 from rankwise.losses import LOSSES, ListLoss, ListStatistics, SwitchLoss
 from rankwise.metrics import evaluate_grades
 from rankwise.models import ContextAwareRanker, MLPScorer, ScaledRanker, fit_scaling, reset_last_layer, scaled
-from rankwise.models.calibration import fit_sigmoid
+from rankwise.models.mixing import fit_sigmoid
 from rankwise.problems.batches import batches_of, predict_all, predict_lists
 from rankwise.problems.inspection import Inspection, inspect_items
 from rankwise.problems.problem import LossChoice, Names, Problem, Sources, batch_size

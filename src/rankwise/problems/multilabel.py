@@ -14,6 +14,7 @@ from rankwise.data import Batch, SparsePart, SparseSchema, Split, cut_multilabel
 from rankwise.losses import ListStatistics
 from rankwise.metrics import evaluate
 from rankwise.models import BagOfWordsScorer, Blend, Ridge
+from rankwise.models.mixing import fit_sigmoid
 from rankwise.problems.batches import batches_of
 from rankwise.problems.blending import choose_blend, judged_rows
 from rankwise.problems.inspection import Inspection, SeenLists, spread_over
@@ -27,6 +28,8 @@ __all__ = ["MultiLabel", "MultiLabelOptions"]
 
 # Examples on which running estimates are compared with exact values.
 PROBED_ROWS = 512
+# Scores to which the sigmoid of the probabilities is fitted.
+CELLS_TO_CALIBRATE = 10**6
 # Weights of a ridge regression, 400 MB.
 MOST_WEIGHTS = 10**8
 
@@ -221,6 +224,12 @@ class MultiLabel(Problem[SparseSchema, SparsePart]):
             return SeenLists(scores.T[numbers], labels.T[numbers])
 
         return Inspection(result, "label", "example", "precision", columns, label, lambda _, row: example(row))
+
+    def calibrate(self, model: nn.Module, validation: SparsePart) -> dict[str, Any]:
+        """Return the sigmoid, one for all labels, that turns scores into probabilities."""
+        most = max(1, CELLS_TO_CALIBRATE // max(1, validation.labels.width))
+        some = validation.take(spread_over(len(validation), most))
+        return {"sigmoid": fit_sigmoid(self.predict(model, some).flatten(), some.labels.dense().flatten() > 0)}
 
     def probe_batch(self, train: SparsePart) -> Batch:
         return train.__getitems__(spread_over(len(train), PROBED_ROWS).tolist())

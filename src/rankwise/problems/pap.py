@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 from rankwise.data import Batch, Part, Split, TableSchema
 from rankwise.metrics import evaluate
 from rankwise.models import MLPScorer, fit_scaling, scaled
-from rankwise.models.calibration import fit_sigmoid
+from rankwise.models.mixing import fit_sigmoid
 from rankwise.problems.batches import batches_of, predict_all
 from rankwise.problems.inspection import Inspection, inspect_items
 from rankwise.problems.problem import LossChoice, Problem, Sources, batch_size

@@ -326,6 +326,16 @@ class Problem(Options, ABC, Generic[S, P]):
         """Return the metrics on a part."""
         return self.inspect(model, part, bootstrap=bootstrap).evaluation
 
+    def baselines(self, model: nn.Module, part: P, settings: Mapping[str, Any]) -> dict[str, Evaluation]:
+        """Return the metrics of simpler models on a part by name, to compare a run with.
+
+        Args:
+            model: trained and completed.
+            part: with labels.
+            settings: what `complete_model` returned.
+        """
+        return {}
+
     def calibrate(self, model: nn.Module, validation: P) -> dict[str, Any]:
         """Return plain values that turn outputs into decisions, learned on the validation part and saved in the run."""
         return {}

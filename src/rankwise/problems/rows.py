@@ -12,11 +12,11 @@ from rankwise.distributed import gather_rows, own_share
 from rankwise.lists import pack
 from rankwise.metrics import Evaluation
 from rankwise.metrics._evaluate import collect
-from rankwise.metrics.metric import measure_lists
+from rankwise.metrics.metric import Metric, measure_lists
 from rankwise.metrics.names import create_metrics
 from rankwise.problems.inspection import SeenLists
 
-__all__ = ["JudgedRows", "evaluate_rows", "predict_rows", "show_rows"]
+__all__ = ["JudgedRows", "evaluate_rows", "measure_grades", "predict_rows", "show_rows"]
 
 # Scores held at once.
 _CELLS = 2**22
@@ -27,7 +27,7 @@ class JudgedRows(NamedTuple):
 
     Attributes:
         features: the model's input, one entry per row.
-        labels: (B, L) 0 or 1.
+        labels: (B, L) 0 or 1, or grades: above 0 is relevant for metrics of binary labels.
         mask: (B, L) False for items that do not count; None if all do.
     """
 
@@ -40,7 +40,7 @@ Rows = Callable[[Tensor], JudgedRows]
 
 
 def evaluate_rows(
-    model: nn.Module, rows: int, width: int, read: Rows, metrics: Sequence[str], *, bootstrap: int = 0
+    model: nn.Module, rows: int, width: int, read: Rows, metrics: Sequence[str | Metric], *, bootstrap: int = 0
 ) -> Evaluation:
     """Return the metrics of lists that are rows, all items of which the model scores.
 
@@ -51,20 +51,31 @@ def evaluate_rows(
         model: features of B rows to scores (B, L).
         rows: number of rows; width: of a row, which decides the size of blocks.
         read: from the indices of some rows to their features and labels.
-        metrics: by name.
+        metrics: by name, or made.
         bootstrap: number of replicates for the intervals; 0 gives none.
     """
     made = create_metrics(metrics)
 
     def values_and_ties(block: Tensor) -> Tensor:
         known = read(block)
-        lists = pack(_scores(model, known.features), known.labels, mask=known.mask)
-        values, tied = measure_lists(lists, made)
-        return torch.stack([*values.values(), tied.double()], 1)
+        values, tied = measure_grades(_scores(model, known.features), known.labels, known.mask, made)
+        return torch.stack([*(values[metric.name] for metric in made), tied.double()], 1)
 
     *columns, tied = _in_blocks(model, rows, width, values_and_ties).unbind(1)
     values = {metric.name: column for metric, column in zip(made, columns, strict=True)}
     return collect(made, values, tied > 0, bootstrap=bootstrap)
+
+
+def measure_grades(
+    scores: Tensor, labels: Tensor, mask: Tensor | None, metrics: Sequence[Metric]
+) -> tuple[dict[str, Tensor], Tensor]:
+    """Return values of metrics of both kinds per list, (B,) each by name, and which lists have ties, (B,)."""
+    values: dict[str, Tensor] = {}
+    for kind, judged in (("grades", labels), ("binary", (labels > 0).long())):
+        if chosen := [metric for metric in metrics if metric.record.labels == kind]:
+            measured, tied = measure_lists(pack(scores, judged, mask=mask), chosen)
+            values |= measured
+    return values, tied
 
 
 def predict_rows(model: nn.Module, rows: int, width: int, features: Callable[[Tensor], Tensor]) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
@@ -13,14 +14,14 @@ from torch.utils.data import DataLoader
 from rankwise.data import Batch, Part, Split, TableSchema, cut_stratified, read_table
 from rankwise.losses import LOSSES, data_prior
 from rankwise.metrics import evaluate
-from rankwise.models import MLPScorer, fit_scaling, scaled
-from rankwise.models.calibration import fit_sigmoid
-from rankwise.problems.batches import batches_of, predict_all, shuffled_batches
+from rankwise.models import MLPScorer, StackedScorer, fit_scaling, scaled
+from rankwise.models.mixing import fit_mix, fit_sigmoid
+from rankwise.problems.batches import ROWS_AT_ONCE, batches_of, predict_all, shuffled_batches
 from rankwise.problems.inspection import Inspection, inspect_items, spread_over
-from rankwise.problems.problem import Batches, DataOptions, LossChoice, Names, Problem, Sources, batch_size
+from rankwise.problems.problem import Batches, DataOptions, LossChoice, Names, Problem, Settings, Sources, batch_size
 from rankwise.samplers import BinaryBatchSampler
 from rankwise.training import Outputs
-from rankwise.training.options import Count, Options
+from rankwise.training.options import Count, Options, Positive
 
 __all__ = ["MLPOptions", "TableOptions", "Tabular", "check_both_kinds", "cut_rows", "probe_both_kinds", "read_tables"]
 
@@ -52,6 +53,23 @@ class MLPOptions(Options):
     scaling: Literal["standard", "log", "none"] = "standard"
 
 
+class RegressionOptions(Options):
+    """Logistic regressions beside the network: of the scaled features, and of `bins` ramps between the quantiles of
+    each, plain and with both classes of equal weight. Their squared weights cost `regularisation` / 2. There are none
+    above `most` ramps in all."""
+
+    regularisation: Positive = 3.0
+    bins: Count = 8
+    most: Count = 4096
+
+
+class StackOptions(MLPOptions):
+    """A fully connected network, and regressions beside it; the validation part decides how much each counts.
+    `regressions: null` leaves the network alone."""
+
+    regressions: RegressionOptions | None = RegressionOptions()
+
+
 class TabularBatches(Batches):
     """Batches of `size` rows (256, or all if there are fewer), with so many `positives`; left out, they are random."""
 
@@ -75,10 +93,11 @@ class Tabular(Problem[TableSchema, Part]):
     schema_type: ClassVar[type[Any]] = TableSchema
 
     data: TableOptions = TableOptions()
-    model: MLPOptions = MLPOptions()
+    model: StackOptions = StackOptions()
     loss: LossChoice = LossChoice.of("soprc")
     batches: TabularBatches = TabularBatches()
     metrics: Names = ("ap", "auroc")
+    refit: bool = True
 
     def read(self, sources: Sources) -> tuple[TableSchema, Split[Part]]:
         return read_tables(self.data, sources, target="binary")
@@ -89,12 +108,34 @@ class Tabular(Problem[TableSchema, Part]):
         return cut
 
     def build_model(self, schema: TableSchema) -> nn.Module:
-        width = len(schema.inputs)
+        width, fill_missing, stack = len(schema.inputs), schema.fill_missing, self.model.regressions
         scorer = MLPScorer(width, hidden=self.model.hidden)
-        return scaled(scorer, width, self.model.scaling, fill_missing=schema.fill_missing)
+        if stack is None or width * stack.bins > stack.most:
+            return scaled(scorer, width, self.model.scaling, fill_missing=fill_missing)
+        scaling = self.model.scaling
+        return StackedScorer(scorer, width, scaling=scaling, fill_missing=fill_missing, bins=stack.bins)
 
     def fit_model(self, model: nn.Module, train: Part) -> None:
         fit_scaling(model, train.features)
+
+    def complete_model(
+        self, model: nn.Module, split: Split[Part], settings: Mapping[str, Any] | None = None
+    ) -> Settings:
+        """Fit the regressions; choose on validation how much they and the network count."""
+        if not isinstance(model, StackedScorer) or self.model.regressions is None:
+            return {}
+        device, train = model.constant.device, split.train
+        rows = _rows_to_regress_on(train.labels)
+        features, labels = (each[rows].to(device) for each in (train.features, train.labels))
+        model.fit(features, labels, regularisation=self.model.regressions.regularisation)
+        if settings is None:
+            validation = split.part("validation")
+            mix = fit_mix(_member_scores(model, validation.features), validation.labels > 0)
+            names = ("network", "linear", "ramps", "balanced ramps")
+            shares = dict(zip(names, mix.shares.tolist(), strict=True))
+            settings = {"factors": mix.factors.tolist(), "constant": mix.constant, "shares": shares}
+        model.mix(torch.tensor(settings["factors"]), settings["constant"])
+        return dict(settings)
 
     def build_loss(self, schema: TableSchema, train: Part, *, steps: int) -> nn.Module:
         if LOSSES.get(self.loss.name).inputs != "scores":
@@ -139,6 +180,26 @@ class Tabular(Problem[TableSchema, Part]):
 
     def probe_batch(self, train: Part) -> Batch:
         return probe_both_kinds(train)
+
+
+# Rows that regressions are fitted to: more teach them little.
+REGRESSED_ROWS = 50_000
+
+
+def _rows_to_regress_on(labels: Tensor) -> Tensor:
+    """Return the indices of the rows: all, or of each class the same share, evenly spread."""
+    kinds = [(labels == label).nonzero().squeeze(1) for label in labels.unique()]
+    share = min(1.0, REGRESSED_ROWS / len(labels))
+    return torch.cat([rows[spread_over(len(rows), math.ceil(share * len(rows)))] for rows in kinds])
+
+
+def _member_scores(model: StackedScorer, features: Tensor) -> Tensor:
+    """Return the scores (K, N) of all rows, in evaluation mode; the mode is restored."""
+    training, device = model.training, model.constant.device
+    model.eval()
+    blocks = [model.member_scores(block.to(device)).cpu() for block in features.split(ROWS_AT_ONCE)]
+    model.train(training)
+    return torch.cat(blocks, 1)
 
 
 def read_tables(

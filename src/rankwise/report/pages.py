@@ -71,6 +71,7 @@ def _facts(problem: Problem[Any, Any], record: Mapping[str, Any], history: Histo
         ("Seed", str(record["seed"])),
         ("Training", f"{len(history.losses):,} steps, {history.seconds:.1f} s without evaluation"),
         *((("Chosen on validation", _in_words(record["settings"])),) if record.get("settings") else ()),
+        *((("Baselines", _in_words(record["baselines"])),) if record.get("baselines") else ()),
         ("Device", _in_words(content["device"])),
         ("Versions", versions),
         ("Machine", str(record["machine"])),

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,7 +109,14 @@ def _trace(interface: Interface, inputs: Inputs) -> ExportedProgram:
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)  # its fused operator is unknown elsewhere
     try:
-        program = torch.export.export(interface.module.eval(), inputs, dynamic_shapes=shapes, strict=False)
+        program = torch.export.export(
+            interface.module.eval(),
+            inputs,
+            dynamic_shapes=shapes,
+            strict=False,
+            # torch 2.10 cannot prove that attention takes any number of items; the file checks it when it is called.
+            prefer_deferred_runtime_asserts_over_guards=True,
+        )
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
     for node in program.graph.nodes:
@@ -148,7 +157,8 @@ def _to_archive(program: ExportedProgram, metadata: str) -> bytes:
 
 
 def _open_archive(content: bytes) -> Callable[..., Tensor]:
-    module: Callable[..., Tensor] = torch.export.load(io.BytesIO(content)).module()
+    with _without_warnings_of_torch():
+        module: Callable[..., Tensor] = torch.export.load(io.BytesIO(content)).module()
     return module
 
 
@@ -159,14 +169,14 @@ def _to_onnx(interface: Interface, program: ExportedProgram, metadata: str) -> b
             f"path: expected a name that ends with .pt2 for a model of {size / 2**30:.1f} GB, as an ONNX file holds at "
             "most 2 GB, got .onnx"
         )
-    exported = torch.onnx.export(
-        program,
-        input_names=list(interface.inputs),
-        output_names=[interface.output],
-        dynamo=True,
-        verbose=False,
-        custom_translation_table={torch.ops.aten.log1p.default: _log1p},
-    )
+    with _without_warnings_of_torch():
+        exported = torch.onnx.export(
+            program.run_decompositions({torch.ops.aten.log1p.default: _log1p}),
+            input_names=list(interface.inputs),
+            output_names=[interface.output],
+            dynamo=True,
+            verbose=False,
+        )
     assert exported is not None
     proto = exported.model_proto
     sizes = {
@@ -185,14 +195,18 @@ def _to_onnx(interface: Interface, program: ExportedProgram, metadata: str) -> b
     return content
 
 
-def _log1p(value: Any) -> Any:
-    """Translate log(1 + x): ONNX has no such operator, and float32 would lose the digits of a small x in 1 + x."""
-    from onnx import TensorProto
-    from onnxscript import opset18
+def _log1p(value: Tensor) -> Tensor:
+    """Return log(1 + x): ONNX has no such operator, and float32 would lose the digits of a small x in 1 + x."""
+    return (1 + value.double()).log().to(value.dtype)
 
-    op: Any = opset18
-    wide = op.Cast(value, to=TensorProto.DOUBLE)
-    return op.CastLike(op.Log(op.Add(wide, op.CastLike(op.Constant(value_float=1.0), wide))), value)
+
+@contextmanager
+def _without_warnings_of_torch() -> Iterator[None]:
+    """Leave out what torch 2.10 says of its own code: that it calls what it deprecates, and shares a buffer it read."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)` is deprecated", FutureWarning)
+        warnings.filterwarnings("ignore", "The given buffer is not writable", UserWarning)
+        yield
 
 
 def _open_onnx(content: bytes) -> Callable[..., Tensor]:

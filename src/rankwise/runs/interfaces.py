@@ -22,6 +22,7 @@ from rankwise.data import (
     SparseRows,
     SparseSchema,
     TableSchema,
+    TextSchema,
 )
 from rankwise.models import ScaledRanker, Scaling
 from rankwise.runs.encoder import TableEncoder
@@ -300,6 +301,8 @@ def interface_of(run: Run, model: nn.Module) -> Interface:
             f"export: expected a run that gives scores or vectors, got {run.problem.kind}: the number of its boxes, "
             "chosen by non-maximum suppression outside the model, differs from image to image; run.predict gives them"
         )
+    if isinstance(run.schema, TextSchema):
+        raise ValueError("export: expected a run whose model takes numbers, got text-search; run.search and run.embed")
     if isinstance(model, ScaledRanker):
         return Lists(run, model)
     if isinstance(run.schema, InteractionSchema) and run.problem.model.name in USERS_ONLY:  # type: ignore[attr-defined]

@@ -24,10 +24,11 @@ def migrate(folder: RunFolder) -> None:
         return
     try:
         record: dict[str, Any] = json.loads(old.read_text(encoding="utf-8"))
-        # Version 0.1 had neither a refit nor a ridge regression.
+        # Version 0.1 had neither a refit nor regressions beside a network.
         recipe = {"refit": False, **record["recipe"]}
-        if recipe["task"] == "multilabel":
-            recipe["model"] = {"ridge": None, **recipe["model"]}
+        beside = {"multilabel": "ridge", "tabular": "regressions"}.get(recipe["task"])
+        if beside is not None:
+            recipe["model"] = {beside: None, **recipe["model"]}
         problem = make_problem(recipe)
         data, seed = dict(record["data"]), int(record["seed"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as fault:

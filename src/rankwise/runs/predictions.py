@@ -18,15 +18,13 @@ from torch import Tensor
 
 from rankwise.data import DetectionPart
 from rankwise.extras import require
-from rankwise.files import write_whole
+from rankwise.files import TABLE_SUFFIXES, write_whole
 from rankwise.metrics import BoxTable
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["FORMATS", "Detections", "Predictions", "RankedLists", "part_columns", "score_columns", "write_tables"]
-
-FORMATS = (".csv", ".parquet", ".jsonl")
+__all__ = ["Detections", "Predictions", "RankedLists", "part_columns", "score_columns", "write_tables"]
 
 
 @dataclass(frozen=True)
@@ -135,8 +133,17 @@ class RankedLists:
         return _frame(self.columns())
 
     def write(self, path: str | Path) -> None:
-        """Write the columns to a CSV, Parquet or JSON lines file."""
-        write_tables(path, [self.columns()])
+        """Write the columns to a CSV, Parquet or JSON lines file, or the lists as a TREC run file (.trec)."""
+        if Path(path).suffix == ".trec":
+            write_whole(Path(path), "".join(self._trec_lines()).encode())
+        else:
+            write_tables(path, [self.columns()])
+
+    def _trec_lines(self) -> Iterator[str]:
+        for query, rank, item, score in zip(*self.columns().values(), strict=True):
+            if len(f"{query} {item}".split()) != 2:
+                raise ValueError(f".trec: expected names without spaces, got {query!r} and {item!r}")
+            yield f"{query} Q0 {item} {rank} {score!r} rankwise\n"
 
 
 @dataclass(frozen=True)
@@ -223,8 +230,8 @@ def write_tables(path: str | Path, tables: Iterable[Mapping[str, Sequence[Any]]]
     if str(path) == "-":
         return _write_text(sys.stdout.buffer, tables, ".csv")
     path = Path(path)
-    if path.suffix not in FORMATS:
-        raise ValueError(f"path: expected a name that ends with {', '.join(FORMATS)}, got {path.name!r}")
+    if path.suffix not in TABLE_SUFFIXES:
+        raise ValueError(f"path: expected a name that ends with {', '.join(TABLE_SUFFIXES)}, got {path.name!r}")
     with _appearing_whole(path) as temporary:
         if path.suffix == ".parquet":
             return _write_parquet(temporary, tables)
@@ -257,7 +264,9 @@ def _write_parquet(path: Path, tables: Iterable[Mapping[str, Sequence[Any]]]) ->
             rows += len(frame)
             pieces.append(Path(folder, f"{len(pieces)}.parquet"))
             frame.write_parquet(pieces[-1])
-        pl.scan_parquet(pieces, glob=False).sink_parquet(path)
+        # Labels of a LETOR file are whole numbers in one chunk and fractions in another.
+        lazy = [pl.scan_parquet(piece, glob=False) for piece in pieces]
+        pl.concat(lazy, how="vertical_relaxed").sink_parquet(path)
     return rows
 
 

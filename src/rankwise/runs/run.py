@@ -12,11 +12,12 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from rankwise.checks import check_count
-from rankwise.data import InteractionSchema, TableSchema
+from rankwise.data import InteractionSchema, TableSchema, TextSchema
 from rankwise.data.columns import find_column
-from rankwise.data.letor import is_letor
-from rankwise.data.table_files import RawTable, open_table
+from rankwise.data.files import Progress
+from rankwise.data.table_files import RawTable
 from rankwise.metrics import BoxTable, Evaluation
+from rankwise.models import TextRanker
 from rankwise.problems.importance import REPEATS, Importance, measure_importance, quick_importance
 from rankwise.problems.inspection import Inspection
 from rankwise.problems.problem import Problem
@@ -32,8 +33,10 @@ __all__ = ["Run", "load_run", "load_runs"]
 
 # Scores that `recommend` and `search` hold at once.
 SCORES_AT_ONCE = 1 << 23
+# Rows of a table, and images or sparse rows, that are scored between two reports of progress.
+ROWS_AT_ONCE, IMAGES_AT_ONCE = 1 << 16, 256
 # Entries of the record that training adds.
-RESULTS = ("steps", "settings", "calibration", "refit")
+RESULTS = ("steps", "settings", "calibration", "refit", "baselines")
 
 
 @dataclass
@@ -45,7 +48,8 @@ class Run:
         schema: the form of the data; reads sources.
         model: the trained network, a plain `nn.Module` in evaluation mode.
         history: of the training.
-        record: format, versions, fingerprints of the data, seed, calibration, settings chosen on validation, refit.
+        record: format, versions, fingerprints of the data, seed, calibration, settings chosen on validation, refit,
+            metrics of baselines on the test part.
         folder: where the run is saved; None if it is in memory only.
         test: metrics on the test part, if this process trained the run.
     """
@@ -80,6 +84,11 @@ class Run:
         """Return the part to explain the model on: "validation", or "test" once it was refitted with that."""
         return "test" if self.problem.refit and self.finished else "validation"
 
+    def to(self, device: str | torch.device) -> Run:
+        """Move the model to a device, on which all further outputs are computed; return the run."""
+        self.model.to(device)
+        return self
+
     def predict(self, source: Any, *, probabilities: bool = False, keep: Sequence[str] = ()) -> Predictions:
         """Return the outputs of the model for the rows of a source; labels are not needed.
 
@@ -98,18 +107,20 @@ class Run:
     ) -> Iterator[Predictions]:
         """Yield the outputs for a source that may be larger than memory, in chunks of rows; see `predict`.
 
-        Tables (CSV, Parquet, Arrow, JSON lines) are read in chunks, unless the model needs whole lists; all other
-        sources are one chunk.
+        Tables (CSV, Parquet, Arrow, JSON lines, LETOR) are read in chunks, unless the model needs whole lists; images
+        are decoded in chunks.
         """
         self._require("predict", "scores", "vectors")
         sigmoid = self._sigmoid() if probabilities else None
         row = 1
-        for part, raw in self._read_chunks(source):
+        for part, raw in self._read_chunks(source, keep):
             outputs = self.problem.predict(self.model, part)
             assert isinstance(outputs, Tensor)
             if sigmoid is not None:
                 outputs = torch.sigmoid(sigmoid[0] * outputs.double() + sigmoid[1])
-            names = ("query_ids", "query_names", "row_names", "output_names")
+            names = ["query_ids", "query_names", "row_names"]
+            if self.problem.outputs == "scores":
+                names.append("output_names")
             known = {name: getattr(part, name, None) for name in names}
             labels = getattr(part, "targets", None)
             yield Predictions(
@@ -126,21 +137,21 @@ class Run:
         """Return the rows of a source as columns, those of each list together, best first, with a column `rank`."""
         return self.predict(source, keep=keep).ranked()
 
-    def recommend(self, users: Any = None, k: int = 10) -> RankedLists:
+    def recommend(self, users: Any = None, k: int = 10, *, on_progress: Progress | None = None) -> RankedLists:
         """Return the k best items for each user, without those that the user is known to have chosen.
 
         Args:
             users: names of users; or a source of users, who are ranked for by what they chose in training; or a source
                 of users and items, the histories to rank by, also of new users. None is all users of the training data.
             k: length of the lists.
+            on_progress: called with the share of the users that are done.
         """
         if not isinstance(self.schema, InteractionSchema):
             raise ValueError(f"recommend: expected a recsys run, got {self.problem.kind}; use {self._verb}")
         part = self.schema.read(self._as_users(users), labels="optional")
         k = min(check_count("k", k), len(self.schema.items))
         items, scores = [], []
-        for rows in torch.arange(len(part)).split(max(1, SCORES_AT_ONCE // max(1, len(self.schema.items)))):
-            block = part.take(rows)
+        for block in self._blocks(part, on_progress):
             outputs = self.problem.predict(self.model, block)
             assert isinstance(outputs, Tensor)
             known = block.known.dense() > 0
@@ -150,21 +161,35 @@ class Run:
         return RankedLists(part.user_names, torch.cat(items), self.schema.items, torch.cat(scores))
 
     def embed(self, source: Any) -> Predictions:
-        """Return the vectors of the images or rows of a source."""
+        """Return the vectors of the images or rows of a source, or of texts as queries."""
+        if isinstance(self.schema, TextSchema):
+            assert isinstance(self.model, TextRanker)
+            part = self.schema.read(source, labels="optional")
+            with torch.no_grad():
+                vectors = self.model.embed(part.vectors.to(self.model.share.device)).cpu()
+            return Predictions(vectors, row_names=part.names)
         self._require("embed", "vectors")
         return self.predict(source)
 
-    def search(self, queries: Any, gallery: Any = None, k: int = 10) -> RankedLists:
+    def search(
+        self, queries: Any, gallery: Any = None, k: int = 10, *, on_progress: Progress | None = None
+    ) -> RankedLists:
         """Return the k nearest of a gallery for each query, by the cosine of their vectors.
 
         Args:
-            queries: images or rows.
-            gallery: images or rows to search; None searches the queries themselves, each without itself.
+            queries: images or rows; for a text-search run texts, see `TextSchema.read`.
+            gallery: images or rows to search; None searches the queries themselves, each without itself. A text-search
+                run searches its own corpus.
             k: length of the lists.
+            on_progress: called with the share of the queries, then of the gallery, whose vectors are computed.
         """
+        if isinstance(self.schema, TextSchema):
+            if gallery is not None:
+                raise ValueError("gallery: expected none for a text-search run, which searches its corpus, got one")
+            return self._search_texts(queries, k, on_progress)
         self._require("search", "vectors")
-        asked, asked_names = self._vectors(queries)
-        among, names = (asked, asked_names) if gallery is None else self._vectors(gallery)
+        asked, asked_names = self._vectors(queries, on_progress)
+        among, names = (asked, asked_names) if gallery is None else self._vectors(gallery, on_progress)
         k = min(check_count("k", k), len(among) - (gallery is None))
         items, scores = [], []
         for rows in torch.arange(len(asked)).split(max(1, SCORES_AT_ONCE // max(1, len(among)))):
@@ -176,20 +201,41 @@ class Run:
             scores.append(best.values)
         return RankedLists(asked_names, torch.cat(items), names, torch.cat(scores), ("query", "match"))
 
-    def detect(self, source: Any) -> Detections:
+    def _search_texts(self, queries: Any, k: int, on_progress: Progress | None) -> RankedLists:
+        """Return the k best documents of the corpus for each query, exactly, in blocks of queries."""
+        part = self.schema.read(queries, labels="optional")
+        part = part.take(torch.arange(len(part)))
+        k = min(check_count("k", k), len(part.documents))
+        items, scores = [], []
+        for block in self._blocks(part, on_progress):
+            outputs = self.problem.predict(self.model, block)
+            assert isinstance(outputs, Tensor)
+            best = outputs.topk(k, dim=1)
+            items.append(best.indices)
+            scores.append(best.values)
+        return RankedLists(part.names, torch.cat(items), part.documents, torch.cat(scores), ("query", "document"))
+
+    def detect(self, source: Any, *, on_progress: Progress | None = None) -> Detections:
         """Return the boxes that a detector finds in images, with scores from 0 to 1.
 
         Args:
             source: a folder of images, a file, or a data set with or without boxes.
+            on_progress: called with the share of the images that are done.
         """
         self._require("detect", "boxes")
         part = self.schema.read(source, labels="optional")
-        found = self.problem.predict(self.model, part)
-        assert isinstance(found, BoxTable)
-        assert found.score is not None
+        tables, first = [], 0
+        for block in self._blocks(part, on_progress):
+            boxes = self.problem.predict(self.model, block)
+            assert isinstance(boxes, BoxTable)
+            tables.append(boxes._replace(image=boxes.image + first))
+            first += len(block)
+        columns = ("image", "label", "corners", "score")
+        joined = BoxTable(*(torch.cat([getattr(table, name) for table in tables]) for name in columns))
+        assert joined.score is not None
         logits = [float("inf") if each is None else float(each) for each in self.calibration.get("thresholds", ())]
         thresholds = tuple(torch.tensor(logits).sigmoid().tolist()) or (0.5,) * len(part.classes)
-        return Detections(found._replace(score=found.score.sigmoid()), part, thresholds)
+        return Detections(joined._replace(score=joined.score.sigmoid()), part, thresholds)
 
     def evaluate(self, source: Any = None, metrics: Sequence[str] = (), *, bootstrap: int = 1000) -> Evaluation:
         """Return the metrics on a source with labels, or on the test part.
@@ -237,6 +283,8 @@ class Run:
         """Return the method that uses this run."""
         if isinstance(self.schema, InteractionSchema):
             return "recommend"
+        if isinstance(self.schema, TextSchema):
+            return "search, rank or embed"
         return {"scores": "predict", "vectors": "embed or search", "boxes": "detect"}[self.problem.outputs]
 
     def _require(self, verb: str, *outputs: str) -> None:
@@ -247,22 +295,34 @@ class Run:
                 f"which gives {self.problem.outputs}; use {self._verb}"
             )
 
-    def _read_chunks(self, source: Any) -> Iterator[tuple[Any, RawTable | None]]:
-        if isinstance(self.schema, TableSchema) and not self.problem.whole_lists:
-            yield from self.schema.read_chunks(source)
-        elif isinstance(self.schema, TableSchema) and not (isinstance(source, str | Path) and is_letor(source)):
-            raw = open_table(source, header=self.schema.header)
-            yield self.schema.read(raw, labels="optional"), raw
-        else:
-            yield self.schema.read(source, labels="optional"), None
+    def _read_chunks(self, source: Any, keep: Sequence[str]) -> Iterator[tuple[Any, RawTable | None]]:
+        if isinstance(self.schema, TableSchema):
+            yield from self.schema.read_chunks(source, keep=keep, whole=self.problem.whole_lists)
+            return
+        for block in self._blocks(self.schema.read(source, labels="optional")):
+            yield block, None
+
+    def _blocks(self, part: Any, on_progress: Progress | None = None) -> Iterator[Any]:
+        """Yield a part in blocks of rows; report the share of the rows whose block the caller is done with."""
+        size = ROWS_AT_ONCE if isinstance(self.schema, TableSchema) else IMAGES_AT_ONCE
+        if isinstance(self.schema, InteractionSchema):
+            size = max(1, SCORES_AT_ONCE // max(1, len(self.schema.items)))
+        elif isinstance(self.schema, TextSchema):
+            size = max(1, SCORES_AT_ONCE // len(part.documents))
+        done = 0
+        for rows in torch.arange(len(part)).split(size):
+            yield part.take(rows)
+            done += len(rows)
+            if on_progress is not None:
+                on_progress(done / len(part))
 
     def _sigmoid(self) -> tuple[float, float]:
-        found = self.calibration.get("sigmoid")
-        if found is None:
+        sigmoid = self.calibration.get("sigmoid")
+        if sigmoid is None:
             raise ValueError(
                 f"probabilities: expected a run with a calibration of its scores, got a {self.problem.kind} run without"
             )
-        return float(found[0]), float(found[1])
+        return float(sigmoid[0]), float(sigmoid[1])
 
     def _as_users(self, users: Any) -> Any:
         """Return names of users as a table of one column."""
@@ -273,14 +333,16 @@ class Run:
 
         return pl.DataFrame({self.schema.user if self.schema.named else "user": [str(name) for name in names]})
 
-    def _vectors(self, source: Any) -> tuple[Tensor, tuple[str, ...]]:
+    def _vectors(self, source: Any, on_progress: Progress | None) -> tuple[Tensor, tuple[str, ...]]:
         """Return unit vectors and the names of their images or rows."""
         part = self.schema.read(source, labels="optional")
-        vectors = self.problem.predict(self.model, part)
-        assert isinstance(vectors, Tensor)
-        name = getattr(part, "file_name", None)
-        names = tuple(str(row + 1) if name is None else name(row) for row in range(len(vectors)))
-        return normalize(vectors, dim=1), names
+        vectors = []
+        for block in self._blocks(part, on_progress):
+            outputs = self.problem.predict(self.model, block)
+            assert isinstance(outputs, Tensor)
+            vectors.append(normalize(outputs, dim=1))
+        names = getattr(part, "row_names", None) or tuple(str(row + 1) for row in range(len(part)))
+        return torch.cat(vectors), names
 
     def read(self, source: Any) -> Any:
         """Return a source with labels as a part."""
@@ -392,8 +454,9 @@ def _joined(chunks: Sequence[Predictions]) -> Predictions:
         query_ids,
         torch.cat(labels) if labels else None,
         query_names,
-        output_names=first.output_names,
-        name=first.name,
+        None if first.row_names is None else tuple(name for chunk in chunks for name in chunk.row_names or ()),
+        first.output_names,
+        first.name,
         kept=kept,
     )
 

@@ -299,12 +299,14 @@ def _train_locked(
         )
     parts = {name: cut.part(name) for name in ("train", "validation", "test")}
     shown = problem.inspect(model, parts["test"], bootstrap=1000, calibration=calibration)
+    baselines = {name: each.means for name, each in problem.baselines(model, parts["test"], settings).items()}
+    record["baselines"] = baselines
     path = None if folder is None else folder.path
     run = Run(problem, schema, model.eval(), fitted.history, record, path, shown.evaluation, parts)
     importance = None if folder is None else run.quick_importance()
     if writer is not None:
         writer.write_model(model)
-        writer.update_record(settings=settings, calibration=calibration)
+        writer.update_record(settings=settings, calibration=calibration, baselines=baselines)
         run.record = writer.read_record()
         if importance is not None:
             write_table(writer.path / IMPORTANCE, importance.table())

@@ -13,7 +13,7 @@ from rankwise.losses.baselines.shared import item_weights
 from rankwise.losses.gradients import first_order_only, with_gradient
 from rankwise.losses.links import Link
 from rankwise.losses.sides import Sides, split_sides
-from rankwise.modes import outside_inference_mode
+from rankwise.modes import full_precision, outside_graphs, outside_inference_mode
 from rankwise.pairs import pair_sums
 from rankwise.registry import LossRecord
 from rankwise.surrogates import PiecewiseStep, Sigmoid, Surrogate
@@ -244,11 +244,12 @@ class ALRPLoss(nn.Module):
     def extra_repr(self) -> str:
         return f"step={self.step}"
 
+    @outside_graphs
     @outside_inference_mode
     def forward(self, scores: Tensor, labels: Tensor, errors: Tensor, *, mask: Tensor | None = None) -> Tensor:
         inputs = gather_inputs(lambda: _check_inputs(scores=scores, labels=labels, errors=errors, mask=mask))
         scores, labels, errors, mask = inputs.values()
-        with torch.autocast(scores.device.type, enabled=False):
+        with full_precision(scores.device.type):
             kind = torch.promote_types(torch.promote_types(scores.dtype, errors.dtype), torch.float32)
             (lists,) = pack(scores.to(kind), labels, mask=mask).blocks
             check_labels(lists.labels, "binary", lists.mask)

@@ -10,7 +10,7 @@ from torch.nn.functional import pad, softplus
 
 from rankwise.checks import check_count, check_positive
 from rankwise.gains import Gain, gain_function
-from rankwise.lists import Lists, PackedLists, compact
+from rankwise.lists import Lists, PackedLists, find_chosen
 from rankwise.losses.base import ListLoss
 from rankwise.losses.baselines.shared import (
     by_grade,
@@ -22,6 +22,7 @@ from rankwise.losses.baselines.shared import (
     relative_weights,
     weighted_mean,
 )
+from rankwise.modes import widen
 from rankwise.pairs import pair_sums_within
 from rankwise.ranks import RankedLists, rank
 from rankwise.registry import LossRecord
@@ -117,14 +118,14 @@ def _log_choices(logits: Tensor, graded: RankedLists, placed: Tensor) -> Tensor:
     logits = logits.masked_fill(~graded.mask, least)
     top = logits.detach().amax(1, keepdim=True) if logits.shape[1] else logits
     far = (logits.detach() - top < -_SAFE_SPREAD) & graded.mask
-    if bool(far.any()):
+    if far.device.type != "cpu" or bool(far.any()):
         behind = pad(torch.logcumsumexp(logits.flip(1), 1).flip(1), (0, 1), value=least)
         group, after = behind.gather(1, graded.start), behind.gather(1, graded.end)
         return torch.logaddexp(group + torch.log1p(-placed), after + placed.log())
     # Plain sums in float64 are as good and many times faster.
-    sums = pad((logits - top).double().exp().flip(1).cumsum(1).flip(1), (0, 1))
+    sums = pad(widen(logits - top).exp().flip(1).cumsum(1).flip(1), (0, 1))
     group, after = sums.gather(1, graded.start), sums.gather(1, graded.end)
-    return torch.lerp(group, after, placed.double()).clamp_min(_LEAST_SUM).log().to(logits.dtype) + top
+    return torch.lerp(group, after, widen(placed)).clamp_min(_LEAST_SUM).log().to(logits.dtype) + top
 
 
 class SoftmaxLoss(ListLoss):
@@ -242,7 +243,7 @@ class ApproxNDCGLoss(ListLoss):
 
     def _approximate_ndcg(self, scores: Tensor, gains: Tensor, mask: Tensor) -> Tensor:
         """(Q,) from (Q, L) each; only items that gain need a rank."""
-        places, gaining = compact(gains > 0)
+        places, gaining = find_chosen(gains > 0)
         above = pair_sums_within(scores, places, self.surrogate, anchor_mask=gaining, other_mask=mask)
         # An item counts itself for half, so 1/2 is missing from its rank; log2(1 + rank) >= log2(3/2) in the holes.
         return (gains.gather(1, places) * gaining / torch.log2(above + 1.5)).sum(1)
@@ -323,7 +324,7 @@ class GumbelApproxNDCGLoss(ApproxNDCGLoss):
 
 
 def counted_uniform(seed: int, *counters: Tensor) -> Tensor:
-    """Uniform numbers in (0, 1), float64, one for every combination of counters.
+    """Return uniform numbers in (0, 1), in the widest dtype of the device, one for every combination of counters.
 
     The same seed and counters give the same number on any device, whatever else is drawn. Another seed or counter
     gives one that is as good as independent.
@@ -341,7 +342,8 @@ def counted_uniform(seed: int, *counters: Tensor) -> Tensor:
     for counter in counters:
         state = _mix(state + counter)
     # The upper 53 bits, half a step away from both ends.
-    return (_shift(state, 11).double() + 0.5) * 2.0**-53
+    uniform = (widen(_shift(state, 11)) + 0.5) * 2.0**-53
+    return uniform.clamp_max_(1 - torch.finfo(uniform.dtype).eps / 2)
 
 
 def _mix(state: Tensor) -> Tensor:

@@ -12,8 +12,8 @@ from rankwise.distributed import gather_inputs
 from rankwise.estimators import RecentRows
 from rankwise.losses.embedding import check_embeddings
 from rankwise.losses.gradients import first_order_only
-from rankwise.losses.marked import MarkedModule
-from rankwise.modes import full_precision, outside_inference_mode
+from rankwise.losses.marked import CountsSteps, MarkedModule
+from rankwise.modes import ExactModule, full_precision, outside_graphs, outside_inference_mode
 from rankwise.registry import LossRecord
 
 __all__ = [
@@ -47,6 +47,7 @@ class MetricLearningLoss(MarkedModule):
         super().__init__()
         self.loss = loss
 
+    @outside_graphs
     @outside_inference_mode
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         def prepare() -> dict[str, Tensor | None]:
@@ -64,7 +65,7 @@ class MetricLearningLoss(MarkedModule):
         return value
 
 
-class CrossBatchMemoryLoss(MetricLearningLoss):
+class CrossBatchMemoryLoss(ExactModule, MetricLearningLoss):
     """A pair loss between the batch and the last vectors of earlier batches.
 
     The memory takes the batch in first; a vector is not compared with itself. It is kept in buffers, so a checkpoint
@@ -124,7 +125,7 @@ class CrossBatchMemoryLoss(MetricLearningLoss):
         super()._load_from_state_dict(state_dict, prefix, *others)
 
 
-class LateMemoryPairs(MetricLearningLoss):
+class LateMemoryPairs(CountsSteps, MetricLearningLoss):
     """What `LateMemoryLoss` does to losses over lists, for a loss of that library: the same memory at the same time.
 
     From a certain step on the loss is the mean of two: that of the batch, and that of the batch against itself and the
@@ -143,7 +144,6 @@ class LateMemoryPairs(MetricLearningLoss):
     """
 
     remembers = ()
-    step: Tensor
 
     def __init__(self, loss: nn.Module, *, memory: int, after: int = 0) -> None:
         super().__init__(loss)
@@ -155,14 +155,14 @@ class LateMemoryPairs(MetricLearningLoss):
         if self.training:
             self.recent.check(embeddings)
         value = super().of_batch(embeddings, labels)
-        if len(self.recent) and int(self.step) >= self.after:
+        if len(self.recent) and self.steps >= self.after:
             vectors = torch.cat([embeddings, self.recent.vectors.to(embeddings)])
             classes = torch.cat([labels, self.recent.classes.to(labels)])
             longer: Tensor = self.loss(embeddings, labels, _pairs(labels, classes, own=0), vectors, classes)
             value = (value + longer) / 2
         if self.training:
             self.recent.add(embeddings.detach(), labels)
-            self.step = self.step + 1
+            self.advance()
         return value
 
 

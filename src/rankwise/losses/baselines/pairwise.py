@@ -25,6 +25,8 @@ from rankwise.losses.baselines.shared import (
 )
 from rankwise.losses.links import Link
 from rankwise.losses.sides import split_sides
+from rankwise.modes import wide_dtype
+from rankwise.pairs.by_chunks import DEVICE_CHUNK
 from rankwise.ranks import RankedLists, rank
 from rankwise.registry import LossRecord
 from rankwise.surrogates import Logistic, OneSidedHuber, Sigmoid, Surrogate
@@ -242,8 +244,9 @@ def _standing(lists: Lists, graded: RankedLists, k: int | None) -> _Standing:
 
 
 def _nearness(lists: Lists) -> Tensor:
-    """|d(r) - d(r + 1)| at half the index, r = 1 at index 2."""
-    distance = torch.arange(2 * lists.mask.shape[1] + 1, dtype=torch.float64, device=lists.scores.device).clamp_min_(2)
+    """Return |d(r) - d(r + 1)| at half the index, r = 1 at index 2."""
+    device = lists.scores.device
+    distance = torch.arange(2 * lists.mask.shape[1] + 1, dtype=wide_dtype(device), device=device).clamp_min_(2)
     return (1 / torch.log2(1 + distance / 2) - 1 / torch.log2(2 + distance / 2)).to(lists.scores.dtype)
 
 
@@ -368,6 +371,9 @@ def _chunks(graded: RankedLists) -> Iterator[Pairs]:
     lists, length = graded.lists.mask.shape
     if not lists or not length:
         return
+    if graded.lists.mask.device.type != "cpu":
+        yield from _all_chunks(lists, length)
+        return
     anchors = (graded.end < graded.size[:, None]).sum(1)
     items = max(1, min(int(anchors.max()), _BETTER, _CHUNK // length))
     rows = max(1, _CHUNK // (items * length))
@@ -377,6 +383,14 @@ def _chunks(graded: RankedLists) -> Iterator[Pairs]:
         for first in range(0, last, items):
             # Nothing before the end of the first item's group is worse than it or any item after it.
             yield Pairs(some, slice(first, min(first + items, last)), slice(int(graded.end[some, first].min()), length))
+
+
+def _all_chunks(lists: int, length: int) -> Iterator[Pairs]:
+    """Yield all pairs of two items: on an accelerator the host does not wait for the order of grades."""
+    rows, items = max(1, DEVICE_CHUNK // length**2), max(1, min(length, DEVICE_CHUNK // length))
+    for row in range(0, lists, rows):
+        for first in range(0, length, items):
+            yield Pairs(slice(row, row + rows), slice(first, min(first + items, length)), slice(0, length))
 
 
 class _OnePass(torch.autograd.Function):

@@ -13,7 +13,7 @@ from rankwise.gains import gain_function
 from rankwise.lists import Lists, PackedLists
 from rankwise.losses.base import ListLoss
 from rankwise.losses.baselines.shared import item_weights, weighted_mean
-from rankwise.losses.links import Link
+from rankwise.losses.links import Link, bound
 from rankwise.registry import LossRecord
 
 __all__ = [
@@ -208,7 +208,7 @@ class LDAMLoss(ListLoss):
 
 
 class SquaredErrorLoss(ListLoss):
-    """The weighted mean over the items of a list of `(s_i - t_i)^2`. Float64, whatever the scores are.
+    """The weighted mean over the items of a list of `(s_i - t_i)^2`, in the dtype of the scores.
 
     Args:
         target: t, what a score should be: the "grades" y, or their "gains" 2^y - 1.
@@ -217,7 +217,7 @@ class SquaredErrorLoss(ListLoss):
     Example:
         >>> import torch
         >>> SquaredErrorLoss(target="gains")(torch.tensor([2.0, 0.0]), torch.tensor([2, 0]))
-        tensor(0.5000, dtype=torch.float64)
+        tensor(0.5000)
 
     Paper: Cossock and Zhang, Subset ranking using regression, COLT 2006.
     """
@@ -234,8 +234,10 @@ class SquaredErrorLoss(ListLoss):
         gain = gain_function("exp2" if self.target == "gains" else "linear")
 
         def mean_square(lists: Lists) -> tuple[Tensor, Tensor]:
-            # Squares of large float32 numbers leave its range.
-            return weighted_mean((lists.scores.double() - gain(lists.labels)).square(), item_weights(lists).double())
+            dtype = lists.scores.dtype
+            # Cut so far that a sum of squares stays in the range of the dtype.
+            errors = bound(lists.scores - gain(lists.labels).to(dtype), torch.finfo(dtype).max ** 0.4)
+            return weighted_mean(errors.square(), item_weights(lists))
 
         values, valid = packed.map(mean_square)
         return values, valid

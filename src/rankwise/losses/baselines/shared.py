@@ -8,7 +8,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from rankwise.lists import Lists
+from rankwise.lists import Lists, surely_all
+from rankwise.modes import wide_dtype, widen
 from rankwise.ranks import RankedLists, rank
 
 __all__ = [
@@ -49,7 +50,7 @@ def log_weights(lists: Lists) -> Tensor:
 
 def log_shares(lists: Lists) -> Tensor:
     """(Q, L) s_i - log sum_j w_j exp(s_j), with the relative weights w of the items."""
-    if lists.weights is None and bool(lists.mask.all()):
+    if lists.weights is None and lists.full:
         return torch.log_softmax(lists.scores, 1)
     return lists.scores - torch.logsumexp(lists.scores + log_weights(lists), 1, keepdim=True)
 
@@ -65,14 +66,14 @@ def grades_differ(lists: Lists) -> Tensor:
     if not lists.mask.shape[1]:
         return lists.mask.any(1)
     first = lists.labels[:, :1]
-    if not bool(lists.mask[:, 0].all()):
+    if not surely_all(lists.mask[:, 0]):
         first = lists.labels.gather(1, lists.mask.int().argmax(1, keepdim=True))
     return ((lists.labels != first) & lists.mask).any(1)
 
 
 def discounts(length: int, k: int | None, like: Tensor) -> Tensor:
-    """(length,) 1 / log2(p + 1) at the positions p = 1, 2, ..., and 0 beyond k; float64, where `like` is."""
-    places = torch.arange(1, length + 1, dtype=torch.float64, device=like.device)
+    """Return 1 / log2(p + 1) at the positions p = 1, 2, ..., and 0 beyond k: (length,), on the device of `like`."""
+    places = torch.arange(1, length + 1, dtype=wide_dtype(like.device), device=like.device)
     worth = 1 / torch.log2(places + 1)
     return worth if k is None else worth * (places <= k)
 
@@ -91,4 +92,4 @@ def normalised_gains(lists: Lists, gain: Callable[[Tensor], Tensor], k: int | No
 
 def by_grade(lists: Lists) -> RankedLists:
     """The items of each list in order of grade, best first."""
-    return rank(replace(lists, scores=lists.labels.double(), weights=None))
+    return rank(replace(lists, scores=widen(lists.labels), weights=None))

@@ -101,17 +101,13 @@ class SOAPLoss(ListLoss):
         known_keys = [(key, where) for key, where in zip(keys, chosen, strict=True) if key is not None]
         if len(known_keys) < len(keys):
             return observed
-        flat = torch.cat([key[where] for key, where in known_keys])
-        values = torch.cat([now[where] for now, where in zip(observed, chosen, strict=True)])
-        if self.training:
-            rows = self.table.update(flat, values, self.update_rate)
-        else:
-            rows, known = self.table.read(flat)
-            rows = torch.where(known[:, None], rows, values.to(rows.dtype))
-        parts = rows.to(values.dtype).split([int(where.sum()) for where in chosen])
-        return [
-            now.masked_scatter(where[..., None], part) for now, where, part in zip(observed, chosen, parts, strict=True)
-        ]
+        flat = torch.cat([key.flatten() for key, _ in known_keys])
+        values = torch.cat([now.flatten(0, 1) for now in observed])
+        counted = torch.cat([where.flatten() for where in chosen])
+        rows = self.table.follow(flat, values, self.update_rate, training=self.training, chosen=counted)
+        averages = torch.where(counted[:, None], rows.to(values.dtype), values)
+        parts = averages.split([where.numel() for where in chosen])
+        return [part.view_as(now) for now, part in zip(observed, parts, strict=True)]
 
 
 def _keys(lists: Lists, sides: Sides, group_ids: Tensor) -> Tensor | None:

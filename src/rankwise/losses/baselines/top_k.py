@@ -10,6 +10,7 @@ from rankwise.lists import Lists, PackedLists
 from rankwise.losses.base import ListLoss
 from rankwise.losses.pap import SHORT_LISTS, top_negatives
 from rankwise.losses.sides import Side, best, in_order, pair_mean, two_sides
+from rankwise.modes import widen
 from rankwise.registry import LossRecord
 from rankwise.surrogates import Hinge
 
@@ -57,7 +58,9 @@ class HingePartialAUCLoss(ListLoss):
     def _of_block(self, lists: Lists) -> tuple[Tensor, Tensor]:
         positives, negatives = two_sides(lists)
         # A whole number times a share is meant to be whole where it is so on paper: .1 x 30 is 3, not 4.
-        counts = (negatives.size.double() * self.max_fpr * (1 - 1e-12)).ceil().long().clamp_min(1)
+        size = widen(negatives.size)
+        slack = max(1e-12, 4 * torch.finfo(size.dtype).eps)
+        counts = (size * self.max_fpr * (1 - slack)).ceil().long().clamp_min(1)
         top = best(negatives, counts)
         values = pair_mean(positives, top, Hinge(self.margin)) / self.margin
         return values, (positives.size > 0) & (negatives.size > 0)
@@ -108,7 +111,7 @@ class PrecisionAtKLoss(ListLoss):
     def _of_block(self, lists: Lists) -> tuple[Tensor, Tensor]:
         positives, negatives = two_sides(lists)
         n, valid = positives.size, (positives.size > 0) & (negatives.size > 0)
-        if not bool(valid.any()):
+        if not lists.scores.shape[1] or (valid.device.type == "cpu" and not bool(valid.any())):
             return lists.scores.sum(1) * 0, valid
         k = n if self.k is None else n.clamp_max(self.k)
         top = in_order(best(negatives, k), best_first=True).first(k)
@@ -122,17 +125,21 @@ class PrecisionAtKLoss(ListLoss):
         sums = torch.where(top.mask, sums, 0)
         # Fewer than k negatives: m cannot go beyond them, but the sum is still one over k places.
         share = top.size.clamp_min(1) / k.clamp_min(1)
-        return (torch.relu(sums.amax(1)) * share / top.weights.double().sum(1).clamp_min(1e-300)).to(
-            lists.scores.dtype
-        ), valid
+        value = torch.relu(sums.amax(1)) * share / widen(top.weights).sum(1).clamp_min(_least(sums.dtype))
+        return value.to(lists.scores.dtype), valid
 
 
 def _running(side: Side, until: Tensor) -> tuple[Tensor, Tensor]:
     """Weighted means of the first items, up to and with place `until` (Q, M), and what they weigh; float64."""
-    weights = side.weights.double()
+    weights = widen(side.weights)
     weight = weights.cumsum(1).gather(1, until)
-    total = (side.scores.double() * weights).cumsum(1).gather(1, until)
-    return total / weight.clamp_min(1e-300), weight
+    total = (widen(side.scores) * weights).cumsum(1).gather(1, until)
+    return total / weight.clamp_min(_least(weight.dtype)), weight
+
+
+def _least(dtype: torch.dtype) -> float:
+    """Return a weight smaller than that of any item, by which one may divide."""
+    return torch.finfo(dtype).tiny
 
 
 class GreedyTopKLoss(ListLoss):

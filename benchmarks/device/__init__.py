@@ -1,0 +1,1 @@
+"""What losses would do on an accelerator, counted without one."""

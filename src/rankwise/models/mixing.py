@@ -1,0 +1,156 @@
+"""Scores to log odds: a sigmoid for one model, a weighted sum for several, fitted to rows they did not learn from."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits, softplus
+
+__all__ = ["Mix", "fit_mix", "fit_sigmoid"]
+
+# The pull of the weights of a mix to their prior, in units of log loss.
+_PULL = 10.0
+_DRAWS = 200
+_NEWTON_STEPS = 50
+
+
+def fit_sigmoid(scores: Tensor, labels: Tensor, weights: Tensor | None = None) -> tuple[float, float]:
+    """Return slope and intercept of `sigmoid(slope * score + intercept)`, the probability of a positive.
+
+    Minimises the log loss with Platt's targets, (n+ + 1) / (n+ + 2) and 1 / (n- + 2) instead of 1 and 0. The slope
+    stays above 0, so that the order of the scores is kept.
+
+    Args:
+        scores: (N,) raw scores.
+        labels: (N,) True for positives.
+        weights: (N,) of the rows, above 0; by default 1.
+
+    Example:
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> scores = torch.randn(5000, generator=generator)
+        >>> labels = torch.rand(5000, generator=generator) < torch.sigmoid(2 * scores - 1)
+        >>> slope, intercept = fit_sigmoid(scores, labels)
+        >>> round(slope), round(intercept)
+        (2, -1)
+    """
+    scores, positive = scores.detach().double(), labels.bool()
+    weights = torch.ones_like(scores) if weights is None else weights.double()
+    share = weights / weights.sum()
+    # Scores of unit spread make the two parameters alike in scale.
+    centre = (share * scores).sum()
+    spread = (share * (scores - centre).square()).sum().sqrt().clamp_min(1e-12)
+    unit = (scores - centre) / spread
+    positives, negatives = weights[positive].sum(), weights[~positive].sum()
+    targets = torch.where(positive, (positives + 1) / (positives + 2), 1 / (negatives + 2))
+    at = torch.stack([torch.zeros_like(positives), ((positives + 1) / (negatives + 1)).log()]).requires_grad_()
+    optimiser = torch.optim.LBFGS([at], max_iter=100, line_search_fn="strong_wolfe", tolerance_grad=1e-9)
+
+    def log_loss() -> Tensor:
+        optimiser.zero_grad()
+        # An unbounded slope would mean certainty, which no sample can give.
+        logits = at[0].clamp(-7, 7).exp() * unit + at[1]
+        value = (share * binary_cross_entropy_with_logits(logits, targets, reduction="none")).sum()
+        value.backward()
+        return value
+
+    with torch.enable_grad():
+        optimiser.step(log_loss)
+    slope = float(at[0].detach().clamp(-7, 7).exp() / spread)
+    return slope, float(at[1].detach()) - slope * float(centre)
+
+
+class Mix(NamedTuple):
+    """Log odds as a weighted sum of the scores of K models.
+
+    Attributes:
+        factors: (K,) 0 or more; constant: added to the sum.
+        shares: (K,) the say of each model: its weight among log odds.
+    """
+
+    factors: Tensor
+    constant: float
+    shares: Tensor
+
+    def __call__(self, scores: Tensor) -> Tensor:
+        """Return log odds (N,) of scores (K, N)."""
+        return self.factors.to(scores) @ scores + self.constant
+
+
+def fit_mix(scores: Tensor, labels: Tensor, weights: Tensor | None = None, *, seed: int = 0) -> Mix:
+    """Fit a sigmoid to each model, then weights of at least 0 by log loss with a pull to a prior.
+
+    The prior weight of a model is its pseudo-BMA+ weight (Yao et al., "Using stacking to average Bayesian predictive
+    distributions", 2018): the share that exp(log likelihood) gives it, averaged over Bayesian bootstrap draws of the
+    rows. With few positives the prior decides, and a model that is clearly the best gets nearly all weight.
+
+    Args:
+        scores: (K, N) of rows that the models did not learn from.
+        labels: (N,) of both kinds, True for positives.
+        weights: (N,) of the rows, above 0; by default 1.
+        seed: decides the draws.
+
+    Example:
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> good, bad = torch.randn(2, 2000, generator=generator)
+        >>> labels = torch.rand(2000, generator=generator) < torch.sigmoid(3 * good - 2)
+        >>> fit_mix(torch.stack([good, bad]), labels).shares.round(decimals=1)
+        tensor([1., 0.], dtype=torch.float64)
+    """
+    scores, positive = scores.detach().double(), labels.double()
+    weights = torch.ones_like(positive) if weights is None else weights.double()
+    slopes, intercepts = torch.tensor([fit_sigmoid(own, labels, weights) for own in scores]).double().T
+    logits = slopes[:, None] * scores + intercepts[:, None]
+    prior = _bootstrap_weights(logits, positive, weights, seed)
+    shares, constant = _fit_weights(logits, positive, weights, prior)
+    return Mix(shares * slopes, constant + float(shares @ intercepts), shares)
+
+
+def _fit_weights(logits: Tensor, labels: Tensor, weights: Tensor, prior: Tensor) -> tuple[Tensor, float]:
+    """Minimise the log loss plus the pull over weights (K,) >= 0 and a constant, by projected Newton steps."""
+    inputs = torch.cat([logits, torch.ones_like(logits[:1])])
+    pull = torch.cat([torch.full_like(prior, 2 * _PULL), torch.zeros(1, dtype=prior.dtype)])
+    target = torch.cat([prior, torch.zeros(1, dtype=prior.dtype)])
+    bounded = pull > 0
+
+    def loss(at: Tensor) -> Tensor:
+        mixed = at @ inputs
+        return (weights * (softplus(mixed) - labels * mixed)).sum() + (pull * (at - target).square()).sum() / 2
+
+    at, value = target.clone(), loss(target)
+    for _ in range(_NEWTON_STEPS):
+        chance = torch.sigmoid(at @ inputs)
+        gradient = inputs @ (weights * (chance - labels)) + pull * (at - target)
+        # Weights that are 0 and would fall stay.
+        free = ~(bounded & (at <= 0) & (gradient > 0))
+        if gradient[free].abs().max() < 1e-9 * max(1.0, float(weights.sum())):
+            break
+        curved = inputs[free]
+        hessian = (curved * (weights * chance * (1 - chance))) @ curved.T + pull[free].diag()
+        hessian.diagonal().add_(1e-9 * hessian.diagonal().max())
+        step = torch.zeros_like(at)
+        step[free] = torch.linalg.solve(hessian, gradient[free])
+        size = 1.0
+        while size > 1e-9:
+            moved = at - size * step
+            moved = torch.where(bounded, moved.clamp_min(0), moved)
+            lower = loss(moved)
+            if lower < value:
+                break
+            size /= 2
+        else:
+            break
+        at, value = moved, lower
+    return at[:-1], float(at[-1])
+
+
+def _bootstrap_weights(logits: Tensor, labels: Tensor, weights: Tensor, seed: int) -> Tensor:
+    """Return the pseudo-BMA+ weights (K,) of log odds (K, N)."""
+    likelihood = weights * (labels * logits - softplus(logits))
+    drawn = torch.zeros(len(logits), _DRAWS, dtype=logits.dtype)
+    generator = torch.Generator().manual_seed(seed)
+    for draw in range(_DRAWS):
+        rows = torch.empty_like(labels).exponential_(generator=generator)
+        drawn[:, draw] = likelihood @ (rows * (len(rows) / rows.sum()))
+    return drawn.softmax(0).mean(1)
