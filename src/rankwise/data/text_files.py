@@ -265,7 +265,8 @@ def _judgements(queries: Sequence[str], documents: Sequence[str], grades: Sequen
 
 
 def _read_json_texts(path: Path) -> Texts:
-    names, texts = [], []
+    names: list[str] = []
+    texts: list[str] = []
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         if not line.strip():
             continue
