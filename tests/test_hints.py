@@ -40,7 +40,7 @@ def test_features_beyond_all_bounds_are_named():
 
     X = np.random.default_rng(0).normal(size=(60, 3))
     y = (X[:, 0] > 0).astype(int)
-    for fit in (APClassifier(max_steps=2).fit, lambda X, y: NDCGRanker(max_steps=2).fit(X, y, qid=np.arange(60) // 6)):
+    for fit in (APClassifier(max_iter=2).fit, lambda X, y: NDCGRanker(max_iter=2).fit(X, y, qid=np.arange(60) // 6)):
         with pytest.raises(ValueError, match=r"X: expected numbers up to 1e\+?150 in size, got .*e\+?200; divide"):
             fit(X * 1e200, y)
 

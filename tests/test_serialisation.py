@@ -10,10 +10,12 @@ from functools import cache
 
 import cloudpickle
 import joblib
+import numpy as np
 import pytest
 import safetensors.torch
 import torch
 
+from rankwise.sklearn import APClassifier, NDCGRanker, PApRanker
 from workers.processes import CONTEXT
 from workers.stateful import KINDS, take_steps, take_steps_elsewhere
 
@@ -102,6 +104,33 @@ def slow(values, quick):
 
 
 uses = pytest.mark.parametrize("use", slow(USE, ["used"]))
+ESTIMATORS = {
+    "APClassifier": lambda: APClassifier(model="network", members=1, max_steps=4, random_state=0),
+    "NDCGRanker": lambda: NDCGRanker(members=1, max_steps=4, random_state=0),
+    "PApRanker": lambda: PApRanker(k=2, members=1, max_steps=4, random_state=0),
+}
+
+
+def fit_and_score(model, *, fit):
+    """The scores of an estimator, after a fit if that is still to come."""
+    random = np.random.default_rng(0)
+    X, lists = random.normal(size=(60, 3)), np.arange(60) // 6
+    y = (X[:, 0] > 0.3).astype(int)
+    if fit:
+        model.fit(X, y, **({} if isinstance(model, APClassifier) else {"qid": lists}))
+    return (model.decision_function if isinstance(model, APClassifier) else model.predict)(X)
+
+
+@pytest.mark.parametrize("use", USE)
+@pytest.mark.parametrize("way", slow(COPIES, ["pickle"]))
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_a_copy_of_an_estimator_scores_as_the_original(name, way, use):
+    model = ESTIMATORS[name]()
+    used = use == "used"
+    if used:
+        fit_and_score(model, fit=True)
+    again = COPIES[way](model)
+    np.testing.assert_array_equal(fit_and_score(again, fit=not used), fit_and_score(model, fit=not used))
 
 
 @uses

@@ -70,7 +70,7 @@ def test_what_the_loss_remembers_is_shown(runs, kind, memories):
         assert f"{name}, along the training" in page
 
 
-@pytest.mark.parametrize("kind", ["pap", "recsys", "multilabel"])
+@pytest.mark.parametrize("kind", ["pap", "recsys", "multilabel", "text-search"])
 def test_a_loss_without_a_memory_says_nothing_about_it(runs, kind):
     assert "What the loss remembers" not in (runs / kind / "report.html").read_text()
 
@@ -217,7 +217,7 @@ def test_no_error_and_no_request_on_any_screen(runs, browser, kind):
         assert images is True
 
 
-@pytest.mark.parametrize("kind", ["recsys", "image-retrieval", "longtail"])
+@pytest.mark.parametrize("kind", ["recsys", "text-search", "image-retrieval", "longtail"])
 def test_hostile_names_are_shown_as_text(runs, browser, kind):
     browser.open(runs / kind / "report.html")
     assert browser.run("document.querySelectorAll('script, [onerror], [onclick], style ~ style').length") == 0

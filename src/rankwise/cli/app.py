@@ -36,7 +36,7 @@ def common(
         bool, typer.Option("--version", help="Print the version and end.", is_eager=True, callback=_print_version)
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the whole traceback of an error.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print what a command found as JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the result of a command as JSON.")] = False,
 ) -> None:
     """Train models directly for the ranking metric they are judged by."""
 

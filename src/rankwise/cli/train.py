@@ -104,7 +104,7 @@ def _train_and_show(
         # While training goes on it takes signals itself; this is for what comes before and after.
         with (
             sigterm_like_ctrl_c(),
-            progress_bar("loss {task.fields[loss]}  {task.fields[found]}  {task.fields[speed]}") as progress,
+            progress_bar("loss {task.fields[loss]}  {task.fields[value]}  {task.fields[speed]}") as progress,
         ):
             runs = train(_Shown(progress, problem.metric))
     except Interrupted as stopped:
@@ -209,7 +209,7 @@ class _Shown:
         if done and is_first_process():
             say(f"seed {seed}: going on after step {done} of {steps}")
         self._bar = self._progress.add_task(
-            f"seed {seed}", total=steps, completed=done, loss="-", found="", speed="", start=True
+            f"seed {seed}", total=steps, completed=done, loss="-", value="", speed="", start=True
         )
         self._since, self._rows = monotonic(), 0
 
@@ -221,11 +221,11 @@ class _Shown:
 
     def evaluation(self, step: int, metrics: Mapping[str, float]) -> None:
         assert self._bar is not None
-        found = f"{self._metric} {metrics[self._metric]:.4f}"
-        self._progress.update(self._bar, found=found)
+        value = f"{self._metric} {metrics[self._metric]:.4f}"
+        self._progress.update(self._bar, value=value)
         if not shows_progress():
             loss = f"loss {self._loss:.4g}, " if self._loss == self._loss else ""
-            self.says(f"step {step}: {loss}validation {found}")
+            self.says(f"step {step}: {loss}validation {value}")
 
     def says(self, text: str) -> None:
         if is_first_process():

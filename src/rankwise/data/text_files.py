@@ -161,8 +161,8 @@ def read_judgements(source: Any) -> Judgements:
         return _judgements([row[0] for row in rows], [row[2] for row in rows], [float(row[3]) for row in rows])
     raw = open_table(source, header="yes")
     query, document, grade = (_find(raw, names) for names in (QUERY_NAMES, DOCUMENT_NAMES, GRADE_NAMES))
-    for found, names, what in ((query, QUERY_NAMES, "queries"), (document, DOCUMENT_NAMES, "documents")):
-        if found is None:
+    for column, names, what in ((query, QUERY_NAMES, "queries"), (document, DOCUMENT_NAMES, "documents")):
+        if column is None:
             raise ValueError(f"{raw.name}: expected a column of {what}, called {_words(names)}, got {raw.columns[:6]}")
     assert query is not None
     assert document is not None
@@ -210,8 +210,8 @@ class TrecRun(NamedTuple):
 def read_trec_run(path: str | Path) -> TrecRun:
     """Read a TREC run file: lines `query Q0 document rank score tag`."""
     rows = list(_trec_fields(check_file(path), 6, number=4, form="query Q0 document rank score tag"))
-    found = _judgements([row[0] for row in rows], [row[2] for row in rows], None)
-    return TrecRun(*found[:3], torch.tensor([float(row[4]) for row in rows], dtype=torch.float64))
+    judged = _judgements([row[0] for row in rows], [row[2] for row in rows], None)
+    return TrecRun(*judged[:3], torch.tensor([float(row[4]) for row in rows], dtype=torch.float64))
 
 
 def is_trec_run(path: str | Path) -> bool:
@@ -228,11 +228,11 @@ def _by_query(
     queries: Sequence[str], rows: Tensor, documents: Sequence[str], values: Sequence[float]
 ) -> dict[str, dict[str, float]]:
     """Return values by document by query; of a repeated pair the highest."""
-    found: dict[str, dict[str, float]] = {query: {} for query in queries}
+    by_query: dict[str, dict[str, float]] = {query: {} for query in queries}
     for row, document, value in zip(rows.tolist(), documents, values, strict=True):
-        own = found[queries[row]]
+        own = by_query[queries[row]]
         own[document] = max(value, own.get(document, value))
-    return found
+    return by_query
 
 
 def _is_trec(path: Path, fields: int) -> bool:

@@ -65,8 +65,8 @@ def evaluate_run(
     values = {}
     for metric in made:
         labels = retrieved if metric.record.labels == "grades" else (retrieved > 0).long()
-        found, _ = measure_lists(pack(scores, labels, mask=mask), [metric])
-        values[metric.name] = _of_all(metric, found[metric.name], retrieved, known)
+        measured, _ = measure_lists(pack(scores, labels, mask=mask), [metric])
+        values[metric.name] = _of_all(metric, measured[metric.name], retrieved, known)
     return collect(made, values, torch.zeros(len(ranked), dtype=torch.bool), bootstrap=bootstrap)
 
 

@@ -73,8 +73,8 @@ def measure_grades(
     values: dict[str, Tensor] = {}
     for kind, judged in (("grades", labels), ("binary", (labels > 0).long())):
         if chosen := [metric for metric in metrics if metric.record.labels == kind]:
-            found, tied = measure_lists(pack(scores, judged, mask=mask), chosen)
-            values |= found
+            measured, tied = measure_lists(pack(scores, judged, mask=mask), chosen)
+            values |= measured
     return values, tied
 
 

@@ -229,11 +229,11 @@ class TextSearch(Problem[TextSchema, TextPart]):
     def baselines(self, model: nn.Module, part: TextPart, settings: Mapping[str, Any]) -> dict[str, Evaluation]:
         """Return the metrics of BM25, of the embeddings as they are, and of both together."""
         assert isinstance(model, TextRanker)
-        found = {}
+        results = {}
         for name, head, share in (("bm25", -1, 1.0), ("zero-shot", -1, 0.0), ("fusion", -1, settings["fusion_share"])):
             with model.using(head, share):
-                found[name] = self._evaluate(model, part, bootstrap=0)
-        return found
+                results[name] = self._evaluate(model, part, bootstrap=0)
+        return results
 
     def probe_batch(self, train: TextPart) -> Batch:
         return train.__getitems__(spread_over(len(train), PROBED_QUERIES).tolist())

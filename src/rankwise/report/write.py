@@ -77,8 +77,8 @@ def versions(*names: str) -> str:
     """Those of Python, rankwise and the distributions named."""
     from rankwise import __version__
 
-    found = [f"Python {platform.python_version()}", f"rankwise {__version__}"]
-    return ", ".join([*found, *(f"{name} {_version(name)}" for name in names)])
+    versions = [f"Python {platform.python_version()}", f"rankwise {__version__}"]
+    return ", ".join([*versions, *(f"{name} {_version(name)}" for name in names)])
 
 
 def _version(name: str) -> str:

@@ -50,7 +50,7 @@ _BOOSTING = partial(
 
 @dataclass(frozen=True)
 class Rows:
-    """What learners learn from.
+    """Training rows of the learners.
 
     Attributes:
         kinds: (N,) the class of each row, 0 .. C-1; weights: (N,) positive numbers.
@@ -153,6 +153,9 @@ class Networks:
         hidden: the widths of the hidden layers.
         budget: of the training.
         batch_size: rows in a batch.
+
+    Attributes:
+        steps: optimiser steps of the last training.
     """
 
     def __init__(self, loss: nn.Module, *, hidden: Sequence[int], budget: Budget, batch_size: int) -> None:
@@ -169,7 +172,8 @@ class Networks:
         self._network = Network(model.to(dtype), self._loss)
         labels, weights = torch.from_numpy(rows.labels.astype(np.int64)), torch.from_numpy(rows.weights)
         problem = OneList(labels, weights, rows.held, self._batch_size)
-        self._network.train(fetch, rows.weights, problem, self._budget, random)
+        history = self._network.train(fetch, rows.weights, problem, self._budget, random)
+        self.steps = int(history[-1]["step"])
 
     def member_scores(self, table: Encoded) -> Floats:
         """Return scores (M, N, outputs)."""
@@ -195,6 +199,7 @@ class Portfolio:
         names: (K,) of the learners.
         mixes: one for each output.
         quality: (K,) AP of the learners on rows they had not learned from, averaged over the outputs.
+        steps: optimiser steps of the network that took most.
     """
 
     def __init__(self, loss: nn.Module, **network: Any) -> None:
@@ -212,6 +217,7 @@ class Portfolio:
             entry.learner.fit(table, rows, random)
             scores.append(_out_of_fold(entry.learner.member_scores(table), rows.held))
         self.names = [entry.name for entry in self._entries]
+        self.steps = max(entry.learner.steps for entry in self._entries if isinstance(entry.learner, Networks))
         self.mixes, self.quality = _fit_mixes(np.stack(scores), rows, random)
 
     def logits(self, X: Any) -> Floats:

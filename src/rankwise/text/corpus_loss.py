@@ -182,8 +182,8 @@ class CorpusRankingLoss(nn.Module):
         for values, count in ((by_grade, self.relevant), (by_score, self.best)):
             top = values.topk(min(count, values.shape[1]), dim=1)
             chosen.append(top.indices[top.values > -torch.inf])
-        found: Tensor = gather_rows(torch.cat(chosen)).unique()
-        return found
+        rows: Tensor = gather_rows(torch.cat(chosen)).unique()
+        return rows
 
     def _encode_shared(self, rows: Tensor) -> Tensor:
         """Return the embeddings of documents with a gradient; several processes encode a share each."""
@@ -210,7 +210,7 @@ class _JoinShares(torch.autograd.Function):
         return total[ctx.own.to(total.device)], None
 
 
-class _SaveMemory(TrainerCallback):  # type: ignore[misc]
+class _SaveMemory(TrainerCallback):
     """Save what the loss remembers beside each checkpoint of a trainer, and load it where a training goes on."""
 
     def __init__(self, loss: CorpusRankingLoss) -> None:

@@ -19,7 +19,7 @@ __all__ = ["GradedRetrievalEvaluator"]
 _CELLS = 1 << 22
 
 
-class GradedRetrievalEvaluator(BaseEvaluator):  # type: ignore[misc]
+class GradedRetrievalEvaluator(BaseEvaluator):
     """Graded NDCG@k, MAP, recall@k, MRR of a bi-encoder that ranks a whole corpus, for the trainer's `evaluator`.
 
     Args:
@@ -50,7 +50,7 @@ class GradedRetrievalEvaluator(BaseEvaluator):  # type: ignore[misc]
         name: str = "",
         chunk: int = 32,
     ) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         numbers = {document: number for number, document in enumerate(corpus)}
         kept = {query: grades for query, grades in judgements.items() if any(grade > 0 for grade in grades.values())}
         for query, grades in kept.items():
@@ -82,6 +82,6 @@ class GradedRetrievalEvaluator(BaseEvaluator):  # type: ignore[misc]
             model.similarity(rows, documents).float().cpu() for rows in vectors.split(max(1, _CELLS // len(documents)))
         ]
         self.evaluation = evaluate_grades(torch.cat(scores), grades, self.metrics, gain=self.gain, bootstrap=0)
-        found: dict[str, float] = self.prefix_name_to_metrics(self.evaluation.means, self.name)
-        self.store_metrics_in_model_card_data(model, found, epoch, steps)
-        return found
+        metrics: dict[str, float] = self.prefix_name_to_metrics(self.evaluation.means, self.name)
+        self.store_metrics_in_model_card_data(model, metrics, epoch, steps)
+        return metrics
