@@ -58,7 +58,7 @@ def open_findings() -> object:
 
 
 def when(condition: Tensor, act: Callable[[], None]) -> None:
-    """Call `act` if the boolean `found` is true: at once on the CPU, else when the findings are read."""
+    """Call `act` if the boolean `condition` is true: at once on the CPU, else when the findings are read."""
     findings = _FINDINGS.get()
     if findings is not None and condition.device.type != "cpu":
         findings.append((condition, act))
