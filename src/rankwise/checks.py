@@ -53,7 +53,7 @@ def one_reading() -> Iterator[None]:
 
 
 def open_findings() -> object:
-    """Return the findings that the next reading is of, or None outside of `one_reading`."""
+    """Return the conditions that wait to be read from the device, or None outside of `one_reading`."""
     return _FINDINGS.get()
 
 
