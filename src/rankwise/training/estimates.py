@@ -51,7 +51,7 @@ class EstimateCheck(NamedTuple):
     checked: int
 
     def plain(self) -> dict[str, Any]:
-        """As a checkpoint holds it."""
+        """Return the check as plain values for a checkpoint."""
         return self._asdict()
 
 
