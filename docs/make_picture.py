@@ -1,4 +1,4 @@
-"""Draw the README's picture, `docs/assets/demo.svg`, from a run of the demonstration: `python docs/make_picture.py`."""
+"""Draw `docs/assets/demo.svg` from a run of the demonstration: `python docs/make_picture.py`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from jinja2 import Environment, FileSystemLoader
 
+from rankwise.problems.demo import plan_demo, run_demo
 from rankwise.problems.trials import Outcome
 from rankwise.report.figures import mean_precision_curve
-from rankwise.training.demo import plan_demo, run_demo
 
 HERE = Path(__file__).parent
 SHADES = {
@@ -20,9 +20,10 @@ SHADES = {
     "balanced cross entropy 4x": "two longer",
     "SOPRC": "three",
 }
-LEFT, RIGHT, TOP, BOTTOM = 222.0, 452.0, 74.0, 314.0  # the panel of the means
-CURVE_LEFT, CURVE_RIGHT = 540.0, 880.0  # the panel of the curves
-LOWEST = 0.5  # where the axis of the means begins
+# Two panels, one above the other, so that the text can be read on a phone.
+LEFT, RIGHT, TOP, BOTTOM = 206.0, 540.0, 70.0, 310.0  # the means
+CURVE_LEFT, CURVE_RIGHT, CURVE_TOP, CURVE_BOTTOM = 66.0, 540.0, 420.0, 640.0  # the curves
+LOWEST = 0.5  # the least value of the axis of the means
 
 
 def main() -> None:
@@ -35,7 +36,15 @@ def main() -> None:
         ticks=[(_across(value), f"{value:.1f}") for value in (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)],
         shares=[(_right(share), _up(share), f"{share:.0%}") for share in (0, 0.25, 0.5, 0.75, 1)],
         seeds=len(result.plan.seeds),
-        box={"left": LEFT, "right": RIGHT, "top": TOP, "bottom": BOTTOM, "from": CURVE_LEFT, "to": CURVE_RIGHT},
+        box={
+            "left": LEFT,
+            "right": RIGHT,
+            "top": TOP,
+            "bottom": BOTTOM,
+            "from": CURVE_LEFT,
+            "to": CURVE_RIGHT,
+            "floor": CURVE_BOTTOM,
+        },
     )
     (HERE / "assets" / "demo.svg").write_text(picture, encoding="utf-8")
 
@@ -68,7 +77,7 @@ def _right(share: float) -> float:
 
 
 def _up(share: float) -> float:
-    return round(BOTTOM - (BOTTOM - TOP) * share, 1)
+    return round(CURVE_BOTTOM - (CURVE_BOTTOM - CURVE_TOP) * share, 1)
 
 
 if __name__ == "__main__":

@@ -15,21 +15,23 @@ from jinja2 import Environment, FileSystemLoader
 
 HERE = Path(__file__).parent
 QUALITY = HERE.parent / "benchmarks" / "quality"
-LEFT, RIGHT, TOP, STEP = 230.0, 820.0, 78.0, 40.0
+# Narrow, so that the text can still be read on a phone.
+WIDTH, LEFT, RIGHT, TOP, STEP = 600, 196.0, 530.0, 70.0, 34.0
 
 
 @dataclass(frozen=True)
 class Picture:
-    """What to draw.
+    """Describe one picture.
 
     Attributes:
         name: of the picture; file: the results, below `benchmarks/quality`.
-        metric: the column to show; rows without it were not judged on the test part.
+        metric: the column to show; rows without it were not measured on the test part.
         method: the columns that name a row of the picture.
         where: only rows of the file with these words in these columns.
-        kinds: "ours", "proxy" or "other" for the methods; what is not named is a proxy.
-        names: how methods are called in the picture, if otherwise than in the file.
-        title, subtitle, note: what stands above and below.
+        kinds: "ours", "proxy" or "other" for each method; a method that is not named is a proxy.
+        names: names of methods in the picture, where they differ from the file.
+        title, subtitle: text above the picture.
+        note: lines of text below it.
     """
 
     name: str
@@ -41,7 +43,7 @@ class Picture:
     names: dict[str, str]
     title: str
     subtitle: str
-    note: str
+    note: tuple[str, ...]
 
 
 PICTURES = (
@@ -59,9 +61,12 @@ PICTURES = (
             "squares": "other",
         },
         names={"closed form": "EASE", "squares": "ALS (implicit)"},
-        title="Recommending films: NDCG@20 on MovieLens-1M, all films ranked",
-        subtitle="the same scorer trained by each loss; a dot per seed, the mean in numbers",
-        note="Green: rankwise's losses for NDCG. Blue: other losses. Grey: other models, as practitioners use them.",
+        title="Recommending films: NDCG@20 on MovieLens-1M",
+        subtitle="all films ranked; the same scorer, one loss per row; a dot per seed, and the mean",
+        note=(
+            "Green: rankwise's losses for NDCG. Blue: other losses.",
+            "Grey: other models, as practitioners use them.",
+        ),
     ),
 )
 
@@ -74,20 +79,20 @@ def main() -> None:
 
 
 def read(picture: Picture) -> dict[str, list[float]]:
-    """The values of every method, one per seed, the best mean first."""
-    found: defaultdict[str, list[float]] = defaultdict(list)
+    """Return the values of every method, one per seed, the best mean first."""
+    values: defaultdict[str, list[float]] = defaultdict(list)
     with (QUALITY / picture.file).open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             if row[picture.metric] and all(row[column] in words for column, words in picture.where.items()):
-                found[", ".join(row[column] for column in picture.method)].append(float(row[picture.metric]))
-    return dict(sorted(found.items(), key=lambda item: -sum(item[1]) / len(item[1])))
+                values[", ".join(row[column] for column in picture.method)].append(float(row[picture.metric]))
+    return dict(sorted(values.items(), key=lambda item: -sum(item[1]) / len(item[1])))
 
 
-def layout(picture: Picture, found: dict[str, list[float]]) -> dict[str, object]:
-    """Where everything goes."""
-    values = [value for each in found.values() for value in each]
-    margin = (max(values) - min(values)) * 0.15 or 0.01
-    low, high = min(values) - margin, max(values) + margin
+def layout(picture: Picture, values: dict[str, list[float]]) -> dict[str, object]:
+    """Return the coordinates of everything in the picture."""
+    every = [value for each in values.values() for value in each]
+    margin = (max(every) - min(every)) * 0.15 or 0.01
+    low, high = min(every) - margin, max(every) + margin
 
     def across(value: float) -> float:
         return round(LEFT + (RIGHT - LEFT) * (value - low) / (high - low), 1)
@@ -96,19 +101,19 @@ def layout(picture: Picture, found: dict[str, list[float]]) -> dict[str, object]
         {
             "name": picture.names.get(name, name),
             "kind": picture.kinds.get(name, "proxy"),
-            "y": TOP + 20 + STEP * place,
+            "y": TOP + 20 + STEP * position,
             "dots": [across(value) for value in each],
             "text": f"{sum(each) / len(each):.3f}",
         }
-        for place, (name, each) in enumerate(found.items())
+        for position, (name, each) in enumerate(values.items())
     ]
-    ticks = [place / 100 for place in range(ceil(low * 100), int(high * 100) + 1)]
+    ticks = [step / 50 for step in range(ceil(low * 50), int(high * 50) + 1)]
     return {
         "picture": picture,
         "rows": rows,
         "ticks": [(across(value), f"{value:.2f}") for value in ticks],
         "bottom": TOP + STEP * len(rows),
-        "box": {"left": LEFT, "right": RIGHT, "top": TOP},
+        "box": {"width": WIDTH, "left": LEFT, "right": RIGHT, "top": TOP},
     }
 
 

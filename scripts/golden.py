@@ -158,6 +158,12 @@ RECIPES: dict[str, dict[str, Any]] = {
         "loss": {"name": "soprc", "prior": "data"},
         "batches": {"size": 16},
     },
+    "text-search": {
+        "task": "text-search",
+        "data": {"corpus": "data/texts/corpus.csv", "train": "data/texts/judgements.csv"},
+        "model": {"dimensions": 8},
+        "batches": {"queries": 8},
+    },
     "detection-retinanet": {**SCENES, "loss": {"name": "stable-ap", "rho": 0.03}},
     "detection-alrp": {**SCENES, "loss": {"name": "alrp"}, "lists": "all"},
     "detection-faster-rcnn": {

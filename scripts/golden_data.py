@@ -215,6 +215,22 @@ def _save_image(path: Path, image: np.ndarray) -> None:
     Image.fromarray(np.moveaxis(image, 0, 2)).save(path)
 
 
+def write_texts(folder: Path, rng: Random) -> None:
+    """Write documents of four topics, and queries of two words with the documents of their topic."""
+    folder.mkdir()
+    topics = [[f"topic{topic}word{word}" for word in range(6)] for topic in range(4)]
+    lines = ["id,text"]
+    for number in range(32):
+        words = rng.choice(topics[number % 4], 3).tolist() + [f"common{each}" for each in rng.integers(0, 20, 6)]
+        lines.append(f"d{number},{' '.join(words)}")
+    (folder / "corpus.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    lines = ["query,document,grade"]
+    for query in range(24):
+        text = f"{rng.choice(topics[query % 4])} common{rng.integers(20)} q{query}"
+        lines += [f"{text},d{number},{1 + number % 2}" for number in range(query % 4, 32, 4)]
+    (folder / "judgements.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
 DATA: dict[str, Callable[[Path, Random], None]] = {
     "rows.csv": write_rows,
     "more.csv": write_rows,
@@ -234,6 +250,7 @@ DATA: dict[str, Callable[[Path, Random], None]] = {
     "photos.csv": write_photos,
     "scenes": write_coco,
     "voc": write_voc,
+    "texts": write_texts,
 }
 
 

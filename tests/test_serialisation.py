@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import copy
 import io
-import multiprocessing
 import pickle
 import warnings
 from functools import cache
 
 import cloudpickle
 import joblib
+import numpy as np
 import pytest
 import safetensors.torch
 import torch
 
+from rankwise.sklearn import APClassifier, NDCGRanker, PApRanker
+from workers.processes import CONTEXT
 from workers.stateful import KINDS, take_steps, take_steps_elsewhere
 
 STEPS = range(5, 25)
@@ -102,6 +104,33 @@ def slow(values, quick):
 
 
 uses = pytest.mark.parametrize("use", slow(USE, ["used"]))
+ESTIMATORS = {
+    "APClassifier": lambda: APClassifier(model="network", members=1, max_steps=4, random_state=0),
+    "NDCGRanker": lambda: NDCGRanker(members=1, max_steps=4, random_state=0),
+    "PApRanker": lambda: PApRanker(k=2, members=1, max_steps=4, random_state=0),
+}
+
+
+def fit_and_score(model, *, fit):
+    """The scores of an estimator, after a fit if that is still to come."""
+    random = np.random.default_rng(0)
+    X, lists = random.normal(size=(60, 3)), np.arange(60) // 6
+    y = (X[:, 0] > 0.3).astype(int)
+    if fit:
+        model.fit(X, y, **({} if isinstance(model, APClassifier) else {"qid": lists}))
+    return (model.decision_function if isinstance(model, APClassifier) else model.predict)(X)
+
+
+@pytest.mark.parametrize("use", USE)
+@pytest.mark.parametrize("way", slow(COPIES, ["pickle"]))
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_a_copy_of_an_estimator_scores_as_the_original(name, way, use):
+    model = ESTIMATORS[name]()
+    used = use == "used"
+    if used:
+        fit_and_score(model, fit=True)
+    again = COPIES[way](model)
+    np.testing.assert_array_equal(fit_and_score(again, fit=not used), fit_and_score(model, fit=not used))
 
 
 @uses
@@ -140,10 +169,10 @@ def test_a_state_loaded_without_strictness_goes_on_as_the_original(kind, name, u
 def test_what_is_sent_to_another_process_goes_on_there_as_here(use):
     """Tensors sent to a process share their memory with it; what is written there must not be seen here."""
     things = {(kind, name): build(kind, name, use) for kind, name in EVERYTHING}
-    context = multiprocessing.get_context("spawn")
-    results = context.Queue()
-    process = context.Process(target=take_steps_elsewhere, args=(things, list(STEPS), results))
+    sent, results = CONTEXT.Queue(), CONTEXT.Queue()
+    process = CONTEXT.Process(target=take_steps_elsewhere, args=(sent, list(STEPS), results))
     process.start()
+    sent.put(things)
     found = results.get(timeout=300)
     process.join(timeout=60)
     there = [key for key in things if found[key] != expected(*key, use)]

@@ -78,6 +78,7 @@ class Faults:
     def __init__(self, folder: Path, seed: int) -> None:
         self.folder, self.random = folder, random.Random(seed)
         self.log = folder / "log.txt"
+        self.seconds: dict[str, float] = {}
 
     def straight(self, task: str) -> Path:
         """The folder of the undisturbed run, made when first asked for."""
@@ -155,6 +156,76 @@ class Faults:
             return Outcome(fault, task, good, ended.code, 0, ended.said)
         finally:
             subprocess.run(["umount", str(where)], check=True)
+
+    def continued(self, name: str) -> Outcome:
+        """`train --from` killed at a random moment and resumed; it must end as the undisturbed one."""
+        begin, straight = self.straight("ap"), self.folder / "straight-from"
+        options = ("--from", begin.name, "budget.steps=40")
+        if not straight.exists():
+            assert run(*options, "--out", straight.name, log=self.log).code == 0
+        counted = Counted()
+        job = start(*options, "--out", name, log=self.log, before=counted)
+        at = self.random.randrange(-5, 40)
+        while counted.steps < at and job.running():
+            time.sleep(0.0005)
+        time.sleep(self.random.uniform(0, 0.01 if at > 0 else 0.5))
+        job.kill()
+        ended = job.wait()
+        if (self.folder / name / "run.json").is_file():
+            again = run(f"{name}/recipe.yaml", "--out", name, "--resume", log=self.log)
+        else:  # killed before it began: there is nothing to resume
+            again = run(*options, "--out", name, log=self.log)
+        good = again.code == 0 and same_run(straight, self.folder / name)
+        return Outcome("SIGKILL in train --from", name, good, ended.code, 0, again.said)
+
+    def used(self, name: str, verb: str) -> Outcome:
+        """`predict` or `export` killed at a random moment: the file is whole, or what was there before stays."""
+        where, suffix = self.straight("ap"), ".csv" if verb == "predict" else ".pt2"
+        out, whole = self.folder / f"{name}{suffix}", self.folder / f"whole-{verb}{suffix}"
+        target = ("--data", "rows.csv", "--out") if verb == "predict" else ()
+        if not whole.exists():
+            began = time.monotonic()
+            assert run(where.name, *target, whole.name, log=self.log, verb=verb).code == 0
+            self.seconds[verb] = time.monotonic() - began
+        out.write_bytes(b"before")
+        job = start(where.name, *target, out.name, log=self.log, verb=verb)
+        time.sleep(self.random.uniform(0, self.seconds[verb]))
+        job.kill()
+        ended = job.wait()
+        content, size = out.read_bytes(), whole.stat().st_size
+        # A model of torch.export holds the time it was made at; its size is the same.
+        good = content == b"before" or (content == whole.read_bytes() if verb == "predict" else len(content) == size)
+        return Outcome(f"SIGKILL in {verb}", name, good, ended.code, 0, ended.said)
+
+    def half_copied(self, name: str) -> Outcome:
+        """A run of which files are missing or cut short: the same scores, or one line that says what is missing."""
+        whole, out = self.folder / "whole-half.csv", self.folder / f"{name}.csv"
+        if not whole.exists():
+            where = self.straight("refit").name
+            assert run(where, "--data", "rows.csv", "--out", whole.name, log=self.log, verb="predict").code == 0
+        with copied(self.straight("refit"), name) as copy:
+            files = sorted(path for path in copy.rglob("*") if path.is_file())
+            for path in self.random.sample(files, self.random.randint(1, len(files) // 2)):
+                if self.random.random() < 0.5:
+                    path.unlink()
+                else:
+                    path.write_bytes(path.read_bytes()[: self.random.randrange(1 + path.stat().st_size)])
+            ended = run(name, "--data", "rows.csv", "--out", out.name, log=self.log, verb="predict")
+        same = out.is_file() and out.read_bytes() == whole.read_bytes()
+        good = same if ended.code == 0 else ended.code == 2 and not out.is_file() and "UNHANDLED" not in ended.said
+        return Outcome("half-copied run", name, good, ended.code, 0, ended.said)
+
+    def two_writers(self) -> Outcome:
+        """Two trainings into one folder at the same time: one is refused, the other ends as if alone."""
+        self.straight("ap")
+        first = start("ap.yaml", "--out", "both", log=self.folder / "first.txt")
+        while first.running() and not (self.folder / "both" / "run.json").is_file():
+            time.sleep(0.001)
+        second = run("ap.yaml", "--out", "both", "--resume", log=self.log)
+        ended = first.wait()
+        alone = ended.code == 0 and same_run(self.straight("ap"), self.folder / "both")
+        good = alone and second.code in (1, 2) and "another training writes to this folder" in second.said
+        return Outcome("two writers", "both", good, second.code, 0, second.said)
 
     def torchrun(self, task: str, number: signal.Signals, timeout: int) -> Outcome:
         """Two processes of which one is killed or stops answering."""
@@ -279,15 +350,15 @@ def _plan(faults: Faults, kills: int, damaged: int) -> list[tuple[str, Callable[
 
     for number in range(kills):
         name = f"kill-{number}"
-        add(name, faults.killed, tasks[number % 3], name, signal.SIGKILL)
+        add(name, faults.killed, tasks[number % len(tasks)], name, signal.SIGKILL)
     for number in range(6):
         name = f"term-{number}"
-        add(name, faults.killed, tasks[number % 3], name, signal.SIGTERM)
+        add(name, faults.killed, tasks[number % len(tasks)], name, signal.SIGTERM)
     ways = list(damages(faults.random).items())
     for number in range(damaged):
         what, damage = ways[number % len(ways)]
         name = f"damage-{number}"
-        add(name, faults.damaged, tasks[number % 3], name, damage, what)
+        add(name, faults.damaged, tasks[number % len(tasks)], name, damage, what)
     for task in tasks:
         full = "the disk is full; the checkpoints saved before are intact"
         add(f"disk-{task}", faults.on_own_disk, "full disk", task, "size=48k", says=full)
@@ -296,6 +367,12 @@ def _plan(faults: Faults, kills: int, damaged: int) -> list[tuple[str, Callable[
         spoilt = "gradient: expected finite numbers"
         add(f"nan-{task}", faults.disturbed, "NaN gradient in step 25", task, nan_gradient(24), says=spoilt, code=2)
         add(f"clock-{task}", faults.disturbed, "clock jumps by years", task, clock_jumps, says="", code=0)
+    for number in range(kills // 5):
+        add(f"from-{number}", faults.continued, f"from-{number}")
+        add(f"used-{number}", faults.used, f"used-{number}", ("predict", "export")[number % 2])
+    for number in range(damaged):
+        add(f"half-{number}", faults.half_copied, f"half-{number}")
+    add("writers", faults.two_writers)
     for number in (signal.SIGKILL, signal.SIGSTOP):
         add(f"two-{number.name}", faults.torchrun, "ap", number, 20)
     return plan

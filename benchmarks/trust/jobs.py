@@ -1,4 +1,4 @@
-"""Small trainings to be disturbed: a table (AP), queries (NDCG) and users (pAp@k), each of a second or two.
+"""Small trainings to be disturbed, each of a second or two: a table (AP, and with a refit), queries, users (pAp@k).
 
 Jobs run in processes forked from this one, in which everything is imported already: a training of one second is then
 not preceded by ten of importing. They are ordinary processes; signals kill them like any other.
@@ -60,6 +60,17 @@ budget: {steps: 90}
 evaluation: {every: 30}
 checkpoints: {every: 1}
 """,
+    "refit": """
+task: tabular
+data: {train: rows.csv}
+model: {hidden: [16]}
+batches: {size: 32, positives: 4}
+optimiser: {learning_rate: 0.01}
+budget: {steps: 40}
+evaluation: {every: 20}
+checkpoints: {every: 1}
+refit: true
+""",
 }
 
 
@@ -114,8 +125,8 @@ class Job:
         return Ended(os.waitstatus_to_exitcode(status), said, time.monotonic() - self._began)
 
 
-def start(*arguments: str, log: Path, before: Callable[[], Any] | None = None) -> Job:
-    """Begin `rankwise train ARGUMENTS` in a forked process; `before` is called there first, to bring about a fault."""
+def start(*arguments: str, log: Path, before: Callable[[], Any] | None = None, verb: str = "train") -> Job:
+    """Begin `rankwise VERB ARGUMENTS` in a forked process; `before` is called there first, to bring about a fault."""
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
@@ -131,16 +142,16 @@ def start(*arguments: str, log: Path, before: Callable[[], Any] | None = None) -
         torch.set_num_threads(1)
         if before is not None:
             before()
-        code = main(["train", *arguments])
+        code = main([verb, *arguments])
     except BaseException as problem:
         print(f"rankwise: UNHANDLED {type(problem).__name__}: {problem}", file=sys.stderr)
         code = 99
     os._exit(code)
 
 
-def run(*arguments: str, log: Path, before: Callable[[], Any] | None = None) -> Ended:
+def run(*arguments: str, log: Path, before: Callable[[], Any] | None = None, verb: str = "train") -> Ended:
     """A whole job."""
-    return start(*arguments, log=log, before=before).wait()
+    return start(*arguments, log=log, before=before, verb=verb).wait()
 
 
 def same_run(first: Path, second: Path) -> bool:
@@ -157,7 +168,7 @@ def same_run(first: Path, second: Path) -> bool:
         and all(torch.equal(left[part][name], right[part][name]) for name in left[part])
         for part in ("model", "loss")
     )
-    files = ("test-scores.csv", "test-queries.csv", "log.csv")
+    files = ("test-scores.csv", "test-queries.csv", "log.csv", "model.safetensors", "schema.json", "recipe.yaml")
     return (
         alike
         and torch.equal(left["history"]["losses"], right["history"]["losses"])

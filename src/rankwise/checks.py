@@ -57,12 +57,12 @@ def open_findings() -> object:
     return _FINDINGS.get()
 
 
-def when(found: Tensor, act: Callable[[], None]) -> None:
+def when(condition: Tensor, act: Callable[[], None]) -> None:
     """Call `act` if the boolean `found` is true: at once on the CPU, else when the findings are read."""
     findings = _FINDINGS.get()
-    if findings is not None and found.device.type != "cpu":
-        findings.append((found, act))
-    elif bool(found):
+    if findings is not None and condition.device.type != "cpu":
+        findings.append((condition, act))
+    elif bool(condition):
         act()
 
 
@@ -71,10 +71,10 @@ def settle() -> None:
     findings = _FINDINGS.get()
     if findings:
         acts = [act for _, act in findings]
-        true = torch.stack([found for found, _ in findings]).tolist()
+        true = torch.stack([holds for holds, _ in findings]).tolist()
         findings.clear()
-        for act, found in zip(acts, true, strict=True):
-            if found:
+        for act, holds in zip(acts, true, strict=True):
+            if holds:
                 act()
 
 
@@ -180,7 +180,7 @@ def check_labels(labels: Tensor, kind: str, mask: Tensor | None = None) -> None:
 
 
 def _surely_right(labels: Tensor, kind: str) -> bool:
-    """Whether the largest and the smallest of all labels, masked or not, leave nothing to ask."""
+    """Return whether the largest and smallest label, masked or not, already prove all labels valid."""
     if not labels.numel():
         return True
     low, high = (end.item() for end in torch.aminmax(labels))

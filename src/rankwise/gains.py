@@ -1,4 +1,4 @@
-"""What a relevance grade is worth: one definition for the metric and its loss."""
+"""Gains of relevance grades: one definition for the metric and its loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the modes of torch (autocast, compile, inference) mean for a call."""
+"""Adapt calls to the modes of torch: autocast, compile, inference."""
 
 from __future__ import annotations
 

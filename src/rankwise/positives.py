@@ -1,4 +1,4 @@
-"""Where the relevant items of each list stand: all that a metric of binary labels needs."""
+"""Ranks of the relevant items of each list: all that a metric of binary labels needs."""
 
 from __future__ import annotations
 
@@ -71,9 +71,9 @@ def locate(keys: Tensor, own: Tensor, valid: Tensor, size: Tensor, *, pessimisti
 
 def locate_dense(relevant: Tensor, weights: Tensor, start: Tensor, end: Tensor) -> Positives:
     """The same from sorted lists: what is relevant, what it weighs, and the bounds of its tie group, (Q, L) each."""
-    place, valid = compact(relevant)
-    own_start, own_end = start.gather(1, place), end.gather(1, place)
-    own_weights = weights.gather(1, place) * valid
+    index, valid = compact(relevant)
+    own_start, own_end = start.gather(1, index), end.gather(1, index)
+    own_weights = weights.gather(1, index) * valid
     items, hits = pad(weights.cumsum(1), (1, 0)), pad((weights * relevant).cumsum(1), (1, 0))
     spans = _padded(
         valid, items.gather(1, own_start), items.gather(1, own_end), hits.gather(1, own_start), hits.gather(1, own_end)
@@ -84,8 +84,8 @@ def locate_dense(relevant: Tensor, weights: Tensor, start: Tensor, end: Tensor) 
 def _search(keys: Tensor, own: Tensor, *, right: bool) -> Tensor:
     if len(keys) == 1 and keys.device.type == "cpu":
         # numpy makes use of the needles being in order, which one long list repays several times over.
-        found = np.searchsorted(keys[0].numpy(), own[0].numpy(), side="right" if right else "left")
-        return torch.from_numpy(found)[None]
+        index = np.searchsorted(keys[0].numpy(), own[0].numpy(), side="right" if right else "left")
+        return torch.from_numpy(index)[None]
     return torch.searchsorted(keys, own, right=right)
 
 

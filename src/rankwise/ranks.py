@@ -54,7 +54,7 @@ class RankedLists:
     _results: dict[object, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def once(self, name: object, make: Callable[[], T]) -> T:
-        """What `make()` gives, made the first time and kept under `name`: metrics share their intermediate results."""
+        """Return `make()`, computed once and kept under `name`: metrics share intermediate results."""
         if name not in self._results:
             self._results[name] = make()
         return self._results[name]  # type: ignore[no-any-return]
@@ -62,10 +62,10 @@ class RankedLists:
     def reweighted(self, weights: Tensor) -> RankedLists:
         """The one list that this is, again for each row of new item weights (R, L) given in ranked order: R lists."""
         rows = len(weights)
-        place = torch.zeros(rows, dtype=torch.int64, device=weights.device)
-        one = Lists(self._keys.neg(), self.labels, self.mask, None, place[:1])
+        index = torch.zeros(rows, dtype=torch.int64, device=weights.device)
+        one = Lists(self._keys.neg(), self.labels, self.mask, None, index[:1])
         scores, labels, mask = (values.expand_as(weights) for values in (one.scores, one.labels, one.mask))
-        again = RankedLists(Lists(scores, labels, mask, weights, place), self.ties, RankedLists(one, self.ties))
+        again = RankedLists(Lists(scores, labels, mask, weights, index), self.ties, RankedLists(one, self.ties))
         # What follows from the order alone is known already.
         known = {name: getattr(self, name).expand_as(weights) for name in ("start", "end")}
         group = self.group + torch.arange(rows, device=weights.device)[:, None] * weights.shape[1]
@@ -84,9 +84,9 @@ class RankedLists:
 
     @cached_property
     def _descending(self) -> Descending:
-        found = Descending(self._scores, None if self.full else self.lists.mask)
-        self.__dict__.setdefault("_joins", found.joins if self.full else found.joins & self.mask[:, 1:])
-        return found
+        descending = Descending(self._scores, None if self.full else self.lists.mask)
+        self.__dict__.setdefault("_joins", descending.joins if self.full else descending.joins & self.mask[:, 1:])
+        return descending
 
     @cached_property
     def labels(self) -> Tensor:
@@ -145,12 +145,12 @@ class RankedLists:
         return opens.flatten().cumsum(0).sub_(1).view(opens.shape)
 
     def joined(self, width: int) -> np.ndarray:
-        """Which of the first `width` items of each list equal the one before: where they stand in (Q, width), flat."""
-        found = np.flatnonzero(self._joins[:, : width - 1].cpu().numpy())
-        return found + found // max(1, width - 1) + 1
+        """Return the flat indices in (Q, width) of those of the first `width` items that equal the one before."""
+        joined = np.flatnonzero(self._joins[:, : width - 1].cpu().numpy())
+        return joined + joined // max(1, width - 1) + 1
 
     def first(self, width: int) -> tuple[Tensor, Tensor]:
-        """Where the first `width` items of each list and those tied with the last of them stand, (Q, W) in order.
+        """Return the indices (Q, W), in order, of the first `width` items of each list and those tied with the last.
 
         And which of the W are there, (Q, W). Where they are few, nothing but values is sorted to find them.
         """
@@ -169,17 +169,17 @@ class RankedLists:
                 reach = min(reach + reach // 2 + 1, length)
             return falling.places(reach), self.mask[:, :reach]
         chosen = self._scores >= -self._keys[:, width - 1 : width]
-        place, valid = compact(chosen if self.full else chosen.logical_and_(self.lists.mask))
-        order = argsort(-self._scores.gather(1, place), None if surely_all(valid) else valid)
-        return place.gather(1, order), valid
+        index, valid = compact(chosen if self.full else chosen.logical_and_(self.lists.mask))
+        order = argsort(-self._scores.gather(1, index), None if surely_all(valid) else valid)
+        return index.gather(1, order), valid
 
     @cached_property
     def positives(self) -> Positives:
         if self.ties == "stable" or self.lists.weights is not None:
             weights = self.mask.double() if self.weights is None else self.weights
             return locate_dense((self.labels > 0) & (weights > 0), weights, self.start, self.end)
-        place, valid = compact(self.lists.labels > 0)
-        own = sort_values(self._scores.gather(1, place).neg_().masked_fill_(~valid, float("inf")), in_place=True)
+        index, valid = compact(self.lists.labels > 0)
+        own = sort_values(self._scores.gather(1, index).neg_().masked_fill_(~valid, float("inf")), in_place=True)
         return locate(self._keys, own, valid, self.size, pessimistic=self.ties == "pessimistic")
 
     @cached_property

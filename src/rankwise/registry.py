@@ -1,4 +1,4 @@
-"""One place where every loss, metric and sampler is written down by name."""
+"""Registry of every loss, metric and sampler by name."""
 
 from __future__ import annotations
 

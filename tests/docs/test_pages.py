@@ -1,12 +1,13 @@
 """Every block of code on every page runs, in the order of the page, in one folder and one session for each page.
 
-Training is cut to a few steps on all pages but the README, `audit` answers its quickest question, and the reader's
-own files are made from bundled data. What cannot run here (several machines, data that are not bundled) is read and
-checked as far as that goes; `ONLY_CHECKED` names it.
+Training is cut to a few steps on all pages but the README, `audit` answers its quickest question, and the reader's own
+files are made from bundled data. What cannot run here (several machines, data that are not bundled) is read and checked
+as far as that goes; `ONLY_CHECKED` names it.
 """
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
@@ -18,13 +19,15 @@ import yaml
 
 from rankwise.cli import main
 from rankwise.problems import KINDS, BadRecipe, load_problem, make_problem
+from rankwise.sklearn import APClassifier, NDCGRanker, PApRanker
 from workers.pages import PAGES, ROOT, Block, blocks, commands, name_of, words
 from workers.pyproject import PYPROJECT
 from workers.readers_files import READERS_FILES
+from workers.small_portfolio import shrink_ensembles
 
 LANGUAGES = {"python", "sh", "yaml", "text"}
 README = PAGES[0]
-FEW_STEPS = "budget={steps: 20}"
+FEW_STEPS = "budget={steps: 8}"
 ONLY_CHECKED = {
     "pip install .": "the project is installed already",
     "pip install '.[demo]'": "the project is installed already",
@@ -49,6 +52,9 @@ def test_every_block_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     if name_of(page) in READERS_FILES:
         READERS_FILES[name_of(page)](tmp_path)
+    shrink_ensembles(monkeypatch)
+    for estimator in (APClassifier, NDCGRanker, PApRanker):
+        monkeypatch.setitem(inspect.unwrap(estimator.__init__).__kwdefaults__, "max_iter", 8)
     session: dict[str, object] = {"__name__": "__main__"}
     # A recipe may be shown after the command that uses it.
     for block in blocks(page):
@@ -103,12 +109,27 @@ def test_every_target_of_make_that_a_page_names_exists(page):
     assert named <= set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
 
 
+@pytest.mark.parametrize("page", [page for page in PAGES if page.parent.name == "tutorials"], ids=name_of)
+def test_a_tutorial_shows_what_each_command_prints(page):
+    """`python scripts/tutorial_outputs.py` writes the output."""
+    shown = blocks(page)
+    pairs = [(block, after) for block, after in zip(shown, [*shown[1:], None], strict=True) if block.language == "sh"]
+    assert pairs
+    for block, after in pairs:
+        assert after is not None, f"line {block.line}"
+        assert after.language == "text", f"line {block.line}"
+        for command in commands(block):
+            if command.startswith("rankwise train"):
+                assert "Test part" in after.text, f"line {block.line}"
+                assert "Report: runs/" in after.text, f"line {block.line}"
+
+
 def run_command(command: str, *, cut: bool) -> None:
     """Run a line of a shell block, with few training steps if `cut`; only a few programs are known."""
     program, *arguments = words(command)
     if program == "rankwise":
         if arguments[0] == "train":
-            arguments[2:2] = [FEW_STEPS] if cut else []
+            arguments += [FEW_STEPS] if cut else []
         elif arguments[0] == "audit":
             arguments += ["--quick", "--ask", "bounds"]  # tests/cli/test_audit.py asks all questions
         assert main(arguments) == 0, command
@@ -116,7 +137,7 @@ def run_command(command: str, *, cut: bool) -> None:
         if arguments[0].endswith(".py"):
             arguments[0] = str(ROOT / arguments[0])
         subprocess.run([sys.executable, *arguments], check=True)
-    elif program == "echo":
+    elif program in ("echo", "head"):
         subprocess.run(["sh", "-c", command], check=True)
     else:
         raise AssertionError(f"{command}: neither run nor listed in ONLY_CHECKED")

@@ -13,6 +13,7 @@ import sys
 from importlib.util import find_spec
 
 import pytest
+import yaml
 
 import rankwise
 from workers.pages import ROOT
@@ -36,6 +37,31 @@ def named_on_pages() -> set[str]:
 def test_a_page_shows_the_module(module):
     assert module in named_on_pages()
     assert importlib.import_module(module).__all__, "what a module offers is what it lists"
+
+
+def test_the_generated_pages_are_current():
+    pages = runpy.run_path(str(ROOT / "scripts" / "reference_pages.py"))["pages"]()
+    assert set(pages) == {"cli.md", "recipes.md"}
+    for name, text in pages.items():
+        committed = (ROOT / "docs" / "reference" / name).read_text(encoding="utf-8")
+        assert committed == text, f"{name}: write it with python scripts/reference_pages.py"
+
+
+def pages_of(entry: object) -> list[str]:
+    """Return the pages below an entry of the navigation, with a line for each heading in between."""
+    if isinstance(entry, str):
+        return [entry]
+    ((title, inner),) = entry.items()  # type: ignore[attr-defined]
+    return [inner] if isinstance(inner, str) else [title, *(page for each in inner for page in pages_of(each))]
+
+
+def test_a_side_bar_has_at_most_25_entries_and_every_page_is_in_one():
+    tabs = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
+    listed = [pages_of(tab)[1:] for tab in tabs]
+    assert len(listed) <= 6
+    assert max(map(len, listed)) <= 25
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    assert {page for tab in listed for page in tab if page.endswith(".md")} == pages
 
 
 @pytest.fixture(scope="module")

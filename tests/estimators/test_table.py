@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import multiprocessing
 import pickle
 
 import pytest
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from rankwise.estimators import IdTable
 from rankwise.estimators.table import DeviceIndex, HashIndex
 from workers.patience import PATIENCE
+from workers.processes import CONTEXT
 
 INT64 = torch.iinfo(torch.int64)
 batches = st.lists(
@@ -219,9 +219,9 @@ def update_in_another_process(table, results):
 
 def test_a_table_sent_to_another_process_is_a_copy():
     """Tensors sent to a process share memory with the sender; a table written by both would count updates twice."""
-    table, context = used_table(), multiprocessing.get_context("spawn")
-    before, results = copy.deepcopy(table.state_dict()), context.Queue()
-    process = context.Process(target=update_in_another_process, args=(table, results))
+    table = used_table()
+    before, results = copy.deepcopy(table.state_dict()), CONTEXT.Queue()
+    process = CONTEXT.Process(target=update_in_another_process, args=(table, results))
     process.start()
     ids, rows = results.get(timeout=PATIENCE)
     process.join(timeout=PATIENCE)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
-from workers.patience import PATIENCE
+from workers.processes import run_ranks
+from workers.unlike_ranks import run_all
 
-WORKER = Path(__file__).parents[1] / "workers" / "unlike_ranks.py"
 CASES = {
     "scores dtype": r"^scores: expected one dtype on every rank, got float32 on rank 0 and float64 on rank 1$",
     "labels dtype": r"^labels: expected one dtype on every rank, got int64 on rank 0 and float32 on rank 1$",
@@ -42,16 +39,7 @@ MISSING = {"pairs"} if find_spec("pytorch_metric_learning") is None else set()
 def raised(tmp_path_factory):
     """By case, what either rank raised."""
     folder = tmp_path_factory.mktemp("unlike")
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, str(WORKER), str(rank), str(folder), *(each for each in CASES if each not in MISSING)],
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    errors = [process.communicate(timeout=PATIENCE)[1] for process in ranks]
-    assert [process.returncode for process in ranks] == [0, 0], errors
+    run_ranks(run_all, 2, folder, [case for case in CASES if case not in MISSING])
     lines = [[json.loads(line) for line in (folder / f"{rank}.jsonl").read_text().splitlines()] for rank in range(2)]
     return {left["case"]: (left, right) for left, right in zip(*lines, strict=True)}
 

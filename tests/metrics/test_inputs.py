@@ -121,13 +121,13 @@ def test_evaluate_names_the_bad_argument(change, error, message):
         ({"labels": torch.zeros(4)}, TypeError, "labels: expected integers"),
         ({"metrics": ["ndcg@3"]}, ValueError, "metrics: expected metrics of binary labels"),
         ({"metrics": [metrics.create_metric("map", ties="stable")]}, ValueError, "ties: expected"),
-        ({"distance": "cosin"}, ValueError, "distance: unknown word 'cosin'; did you mean 'cosine'"),
+        ({"similarity": "cosin"}, ValueError, "similarity: unknown word 'cosin'; did you mean 'cosine'"),
         ({"block_size": 0}, ValueError, "block_size: expected"),
-        ({"gallery_embeddings": torch.zeros(4, 2)}, ValueError, "gallery_labels: expected together"),
+        ({"reference_embeddings": torch.zeros(4, 2)}, ValueError, "reference_labels: expected together"),
         (
-            {"gallery_embeddings": torch.zeros(4, 3), "gallery_labels": torch.zeros(4, dtype=torch.long)},
+            {"reference_embeddings": torch.zeros(4, 3), "reference_labels": torch.zeros(4, dtype=torch.long)},
             ValueError,
-            "gallery_embeddings: expected 2 dimensions, got 3",
+            "reference_embeddings: expected 2 dimensions, got 3",
         ),
     ],
 )

@@ -54,7 +54,8 @@ def points(size, seed, classes):
 def test_all_against_all_is_each_item_against_the_others(distance, block_size):
     # The mean of 8 whole points is exact, so that tied distances stay tied.
     embeddings, labels = points(8, 0, 3)
-    found = evaluate_retrieval(embeddings, labels, list(METRICS), distance=distance, block_size=block_size, bootstrap=0)
+    options = {"similarity": distance, "block_size": block_size, "bootstrap": 0}
+    found = evaluate_retrieval(embeddings, labels, list(METRICS), **options)
     for name, of_list in METRICS.items():
         expected = plain(of_list, embeddings, labels, embeddings, labels, distance, without_self=True)
         torch.testing.assert_close(found.per_query[name], expected, rtol=0, atol=1e-12, equal_nan=True)
@@ -69,9 +70,9 @@ def test_gallery_is_ranked_for_each_query(distance):
         queries,
         labels,
         list(METRICS),
-        gallery_embeddings=gallery,
-        gallery_labels=gallery_labels,
-        distance=distance,
+        reference_embeddings=gallery,
+        reference_labels=gallery_labels,
+        similarity=distance,
         block_size=5,
         bootstrap=0,
     )
@@ -85,7 +86,7 @@ def test_block_size_changes_nothing():
     generator = torch.Generator().manual_seed(2)
     embeddings, labels = torch.randint(-2, 3, (70, 6), generator=generator).float(), torch.arange(70) // 5
     values = [
-        evaluate_retrieval(embeddings, labels, "map", distance="dot", block_size=size, bootstrap=0).per_query["map"]
+        evaluate_retrieval(embeddings, labels, "map", similarity="dot", block_size=size, bootstrap=0).per_query["map"]
         for size in (None, 1, 7, 1000)
     ]
     for other in values[1:]:
@@ -96,7 +97,7 @@ def test_euclidean_keeps_its_digits_far_from_the_origin():
     generator = torch.Generator().manual_seed(3)
     embeddings, labels = torch.randn(60, 8, generator=generator), torch.arange(60) // 4
     near, far = (
-        evaluate_retrieval(shifted, labels, "map", distance="euclidean", bootstrap=0).means["map"]
+        evaluate_retrieval(shifted, labels, "map", similarity="euclidean", bootstrap=0).means["map"]
         for shifted in (embeddings.double(), embeddings.double().add(1000.0).float())
     )
     assert far == pytest.approx(near, abs=1e-3)
@@ -156,7 +157,7 @@ def test_the_unit_of_the_embeddings_changes_nothing(distance, dtype, exponent):
     points = torch.randn(60, 5, generator=torch.Generator().manual_seed(0), dtype=dtype)
     classes = torch.arange(60) % 7
     plain, scaled = (
-        evaluate_retrieval(each, classes, ["map", "mrr"], distance=distance, bootstrap=0).per_query
+        evaluate_retrieval(each, classes, ["map", "mrr"], similarity=distance, bootstrap=0).per_query
         for each in (points, points * 2.0**exponent)
     )
     for name, values in plain.items():
@@ -171,3 +172,23 @@ def test_cosines_do_not_depend_on_the_lengths_of_single_vectors():
         for each in (points, torch.ldexp(points, lengths))
     )
     assert torch.equal(plain, scaled)
+
+
+def test_recall_is_the_hit_rate_and_says_so():
+    embeddings, labels = points(12, 3, 3)
+    result = evaluate_retrieval(embeddings, labels, ["recall@2", "hit@2"], bootstrap=0)
+    assert torch.equal(result.per_query["recall@2"], result.per_query["hit@2"])
+    assert result.definitions["recall@2"].startswith("hit rate (recall@k in the retrieval literature)")
+    assert "literature" not in result.definitions["hit@2"]
+
+
+def test_the_old_names_of_the_references_warn_and_give_the_same():
+    embeddings, labels = points(12, 3, 3)
+    more, classes = points(20, 4, 3)
+    new = {"reference_embeddings": more, "reference_labels": classes, "similarity": "euclidean"}
+    old = {"gallery_embeddings": more, "gallery_labels": classes, "distance": "euclidean"}
+    expected = evaluate_retrieval(embeddings, labels, "map", bootstrap=0, **new)
+    with pytest.warns(FutureWarning) as caught:
+        result = evaluate_retrieval(embeddings, labels, "map", bootstrap=0, **old)
+    assert result.means == expected.means
+    assert [str(each.message).rpartition(" ")[2] for each in caught] == list(new)

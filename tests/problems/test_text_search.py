@@ -75,7 +75,7 @@ def test_baselines_are_reported_and_equal_their_definitions(run, collection):
 
     mixed = share * standardised(keywords) + (1 - share) * standardised(cosines)
     for name, scores in {"bm25": keywords, "zero-shot": cosines, "fusion": mixed}.items():
-        expected = rw.evaluate(scores, labels, ["ndcg@10"], bootstrap=0).means["ndcg@10"]
+        expected = rw.evaluate(scores, labels, ["ndcg@10"], gain="linear", bootstrap=0).means["ndcg@10"]
         assert run.record["baselines"][name]["ndcg@10"] == pytest.approx(expected, abs=1e-5), name
     assert set(run.test.means) == {"ndcg@10", "map", "recall@100", "mrr"}
 
@@ -128,7 +128,7 @@ def test_evaluation_of_a_source_is_that_of_its_pairs(run, collection):
     labels = run.schema.read(named).labels.dense()
     scores = run.predict(list(dict.fromkeys(named["query"]))).outputs
     assert found.means["ndcg@10"] == pytest.approx(
-        rw.evaluate(scores, labels, ["ndcg@10"], bootstrap=0).means["ndcg@10"]
+        rw.evaluate(scores, labels, ["ndcg@10"], gain="linear", bootstrap=0).means["ndcg@10"]
     )
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -13,9 +12,14 @@ import pytest
 import torch
 
 import rankwise as rw
+from rankwise.cli import main
 from rankwise.data import DataNote
 from rankwise.problems import Tabular
-from rankwise.runs import RunFolder
+from rankwise.runs import RunFolder, continue_run, train_seeds
+from rankwise.runs.folder import RECORD
+from workers.folders import lock_folder
+from workers.patience import PATIENCE
+from workers.processes import Program
 from workers.rows import write_table
 
 SHORT = {"budget": {"steps": 8}, "evaluation": {"every": 4}}
@@ -151,9 +155,8 @@ def test_several_seeds_are_opened_together(tmp_path):
 
 def test_only_one_training_writes_to_a_folder(tmp_path):
     with RunFolder(tmp_path).locked():
-        code = f"from rankwise.runs import RunFolder\nwith RunFolder({str(tmp_path)!r}).locked(): pass"
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "another training writes to this folder (process " in done.stderr
+        _, err = Program(lock_folder, tmp_path).communicate(timeout=PATIENCE)
+    assert "another training writes to this folder (process " in err
     with RunFolder(tmp_path).locked():
         pass
 
@@ -185,3 +188,88 @@ def test_a_run_of_an_older_format_needs_its_training_data_once(trained, tmp_path
     (tmp_path / "record.json").write_text(json.dumps({**record, "data": {"/nowhere.csv": "0"}}))
     with pytest.raises(ValueError, match=r"written by rankwise 0\.1, which saved no schema.* needs /nowhere\.csv"):
         rw.load_run(tmp_path)
+
+
+def test_a_half_copied_run_gives_the_same_or_is_refused(tmp_path, monkeypatch, capsys):
+    """Whichever file is missing: never other scores. The checkpoints lack the refit and the closed form."""
+    monkeypatch.chdir(tmp_path)
+    random = np.random.default_rng(0)
+    pairs = [f"u{user},i{item},{time}" for user in range(14) for time, item in enumerate(random.permutation(12)[:6])]
+    Path("pairs.csv").write_text("\n".join(["user,item,time", *pairs]) + "\n")
+    Path("pairs.yaml").write_text(
+        "task: recsys\ndata: {train: pairs.csv, leave_one_out: time, time: time}\nmodel: {dimensions: 4}\n"
+        "batches: {users: 5}\nbudget: {steps: 4}\nevaluation: {every: 2}\n"
+    )
+    assert main(["train", "pairs.yaml", "--out", "run"]) == 0
+    assert main(["recommend", "run", "--out", "all.csv", "-k", "3"]) == 0
+    refused = {}
+    for name in sorted(path.name for path in Path("run").iterdir()):
+        shutil.copytree("run", "half", ignore=shutil.ignore_patterns(name))
+        capsys.readouterr()
+        if main(["recommend", "half", "--out", "half.csv", "-k", "3"]):
+            refused[name] = capsys.readouterr().err
+        else:
+            assert Path("half.csv").read_bytes() == Path("all.csv").read_bytes(), name
+        shutil.rmtree("half")
+    assert refused.keys() == {"run.json", "schema.json", "schema.safetensors", "model.safetensors"}
+    assert all(f"got no {name} in it" in said for name, said in refused.items())
+
+
+def test_a_run_that_is_not_over_says_so_when_it_is_used(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_table(tmp_path / "rows.csv")
+    Path("rows.yaml").write_text("task: tabular\ndata: {train: rows.csv}\nbudget: {steps: 4}\nevaluation: {every: 2}\n")
+    assert main(["train", "rows.yaml", "--out", "run"]) == 0
+    for name in ("model.safetensors", "test.json"):
+        Path("run", name).unlink()
+    record = json.loads(Path("run", "run.json").read_text())
+    Path("run", "run.json").write_text(json.dumps({key: record[key] for key in record if key != "settings"}))
+    assert main(["predict", "run", "--data", "rows.csv", "--out", "scores.csv"]) == 0
+    assert "the run is not over; these are its best weights so far" in capsys.readouterr().err
+
+
+class _Killed(BaseException):
+    """Ends a training as SIGKILL would: nothing catches it, nothing is written after it."""
+
+
+def kill_after_first_record(monkeypatch):
+    """End the training as soon as its folder holds a run."""
+    write = RunFolder.write_start
+
+    def write_and_end(*arguments, **options):
+        write(*arguments, **options)
+        raise _Killed
+
+    monkeypatch.setattr(RunFolder, "write_start", write_and_end)
+
+
+def test_a_continued_run_that_is_killed_at_its_start_goes_on_from_the_same_weights(trained, tmp_path, monkeypatch):
+    run, _ = trained
+    straight = continue_run(run.folder, out=tmp_path / "straight")
+    with monkeypatch.context() as patched:
+        kill_after_first_record(patched)
+        with pytest.raises(_Killed):
+            continue_run(run.folder, out=tmp_path / "killed")
+    assert (tmp_path / "killed" / RECORD).is_file()
+    (again,) = train_seeds(straight.problem, out=tmp_path / "killed", resume=True)
+    assert again.history.losses == straight.history.losses
+    for name, value in straight.model.state_dict().items():
+        assert torch.equal(again.model.state_dict()[name], value), name
+
+
+def test_a_continued_run_does_not_go_on_from_other_weights(trained, tmp_path):
+    run, _ = trained
+    shutil.copytree(run.folder, tmp_path / "first")
+    more = continue_run(tmp_path / "first", out=tmp_path / "more")
+    continue_run(tmp_path / "more", out=tmp_path / "further")
+    shutil.copy(tmp_path / "further" / "model.safetensors", tmp_path / "first")
+    with pytest.raises(ValueError, match=r"the weights of .*first, from which it began, changed since"):
+        train_seeds(more.problem, out=tmp_path / "more", resume=True)
+
+
+def test_a_run_continued_from_memory_is_not_resumed_from_nothing(tmp_path):
+    X, y = rows()
+    run = rw.train(Tabular(**SHORT), train=(X, y))
+    more = continue_run(run, train=(X, y), out=tmp_path / "more")
+    with pytest.raises(ValueError, match="it began with the weights of a run in memory, which is gone"):
+        train_seeds(more.problem, sources={"train": (X, y)}, out=tmp_path / "more", resume=True)

@@ -27,7 +27,7 @@ MODELS = ("network", "auto")
 
 
 def small(**options):
-    settings = {"model": "network", "members": 2, "max_steps": 40, "hidden": (8,), "random_state": 0}
+    settings = {"model": "network", "members": 2, "max_iter": 40, "hidden_layer_sizes": (8,), "random_state": 0}
     return APClassifier(**{**settings, **options})
 
 
@@ -37,11 +37,15 @@ def rows():
     return X[:300], y[:300], X[300:], y[300:]
 
 
-# The checks that ask for accuracy get the steps it takes; the defaults are checked below.
-@parametrize_with_checks([APClassifier(model=model, members=2, max_steps=8, hidden=(8,)) for model in MODELS])
+# The checks that ask for accuracy give networks the steps it takes; the defaults are checked below.
+@pytest.mark.usefixtures("few_trees")
+@parametrize_with_checks(
+    [APClassifier(model=model, members=2, max_iter=8, hidden_layer_sizes=(8,)) for model in MODELS]
+)
 def test_scikit_learns_contract(estimator, check):
-    if check.func.__name__ in ("check_classifiers_train", "check_classifiers_classes"):
-        estimator.set_params(max_steps=100, hidden=(16,))
+    asks_for_accuracy = check.func.__name__ in ("check_classifiers_train", "check_classifiers_classes")
+    if asks_for_accuracy and estimator.model == "network":
+        estimator.set_params(max_iter=100, hidden_layer_sizes=(16,))
     check(estimator)
 
 
@@ -51,22 +55,29 @@ def test_scikit_learns_contract_with_the_defaults(estimator, check):
     check(estimator)
 
 
-def test_it_ranks_better_than_chance_and_says_so(rows):
-    X, y, test_X, test_y = rows
-    model = APClassifier(random_state=0).fit(X, y)
+@pytest.fixture(scope="module")
+def default_model():
+    """The default model, and rows it has not seen."""
+    X, y = make_classification(2000, 6, n_informative=4, weights=[0.85], flip_y=0.02, random_state=0)
+    return APClassifier(random_state=0).fit(X[:250], y[:250]), X[250:], y[250:]
+
+
+def test_it_ranks_better_than_chance_and_says_so(default_model):
+    model, test_X, test_y = default_model
     score = model.score(test_X, test_y)
     assert score == pytest.approx(average_precision_score(test_y, model.decision_function(test_X)))
     assert score > 0.6 > 3 * test_y.mean()
 
 
-def test_probabilities_are_calibrated():
-    X, y = make_classification(2000, 6, n_informative=4, weights=[0.85], flip_y=0.02, random_state=0)
-    chances = APClassifier(random_state=0).fit(X[:250], y[:250]).predict_proba(X[250:])[:, 1]
-    base_rate = y[250:].mean()
+def test_probabilities_are_calibrated(default_model):
+    model, test_X, test_y = default_model
+    chances = model.predict_proba(test_X)[:, 1]
+    base_rate = test_y.mean()
     assert abs(chances.mean() - base_rate) < 0.05
-    assert brier_score_loss(y[250:], chances) < 0.7 * base_rate * (1 - base_rate)
+    assert brier_score_loss(test_y, chances) < 0.7 * base_rate * (1 - base_rate)
 
 
+@pytest.mark.usefixtures("few_trees")
 @pytest.mark.parametrize("kind", MODELS)
 def test_the_same_seed_gives_the_same_model(rows, kind):
     X, y, test_X, _ = rows
@@ -75,6 +86,7 @@ def test_the_same_seed_gives_the_same_model(rows, kind):
     assert (first.decision_function(test_X) != other.decision_function(test_X)).any()
 
 
+@pytest.mark.usefixtures("few_trees")
 @pytest.mark.parametrize("kind", MODELS)
 def test_a_weight_is_as_good_as_repetition_and_order_does_not_matter(rows, kind):
     X, y, test_X, _ = rows
@@ -100,7 +112,7 @@ def test_sparse_rows_give_the_same_as_dense_ones_without_centring(rows):
     X, y, test_X, _ = rows
     X, test_X = (np.where(np.abs(part) > 1, part, 0) for part in (X, test_X))
     for batch_size in (64, 1000):
-        model = small(batch_size=batch_size, max_steps=150, learning_rate=0.05).fit(sparse.csr_matrix(X), y)
+        model = small(batch_size=batch_size, max_iter=150, learning_rate=0.05).fit(sparse.csr_matrix(X), y)
         found = model.decision_function(sparse.csr_array(test_X))
         np.testing.assert_allclose(found, model.decision_function(sparse.csc_matrix(test_X)), rtol=1e-12)
         assert model.score(sparse.csr_matrix(X), y) > 0.4
@@ -132,17 +144,18 @@ def test_frames_give_names_and_the_same_scores(rows, frame):
 def test_many_classes_and_names(rows):
     X, y = load_iris(return_X_y=True)
     names = np.array(["setosa", "versicolor", "virginica"])[y]
-    model = small(max_steps=150).fit(X, names)
+    model = small(max_iter=150).fit(X, names)
     assert model.decision_function(X).shape == (150, 3)
     np.testing.assert_allclose(model.predict_proba(X).sum(1), 1)
     assert (model.predict(X) == names).mean() > 0.9
     assert model.score(X, names) > 0.9
 
 
+@pytest.mark.usefixtures("few_trees")
 @pytest.mark.parametrize("kind", MODELS)
 def test_pickled_and_cloned(rows, kind):
     X, y, test_X, _ = rows
-    model = small(model=kind, max_steps=10).fit(X, y)
+    model = small(model=kind, max_iter=10).fit(X, y)
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(model.predict_proba(test_X), again.predict_proba(test_X))
     fresh = clone(model)
@@ -164,7 +177,7 @@ def test_partial_fit_goes_on_and_forgets_nothing():
     y = (np.arange(64) % 4 == 0).astype(int)
     told, nothing = 2 * y - 1 + 0.1 * np.random.default_rng(0).normal(size=64), np.zeros(64)
     parts = [np.c_[told, nothing], np.c_[nothing, told]]
-    model = small(batch_size=32, learning_rate=0.1, hidden=())
+    model = small(batch_size=32, learning_rate=0.1, hidden_layer_sizes=())
     for _ in range(12):
         for part in parts:
             model.partial_fit(part, y, classes=[0, 1])
@@ -189,7 +202,7 @@ def test_partial_fit_starts_from_the_fitted_weights(rows):
 
 def test_early_stopping_ends_before_the_budget(rows):
     X, y, _, _ = rows
-    short = small(max_steps=800, learning_rate=0.05, patience=2).fit(X, y)
+    short = small(max_iter=800, learning_rate=0.05, n_iter_no_change=2).fit(X, y)
     assert short.history_[-1]["step"] < 800
     assert [look["step"] for look in short.history_[:2]] == [40, 80]
 
@@ -202,7 +215,7 @@ def test_early_stopping_ends_before_the_budget(rows):
 def test_any_loss_of_binary_labels_will_do(rows, record):
     X, y, test_X, _ = rows
     options = {"k": 5} if record.name in ("pap", "precision-at-k", "greedy-top-k") else None
-    model = small(loss=record.name, loss_options=options, max_steps=8).fit(X, y)
+    model = small(loss=record.name, loss_options=options, max_iter=8).fit(X, y)
     assert np.isfinite(model.decision_function(test_X)).all()
 
 
@@ -219,10 +232,10 @@ def test_options_with_a_state_are_left_as_they_are(rows):
         ({"loss": "soprk"}, ValueError, "did you mean 'soprc'"),
         ({"loss": "song"}, ValueError, "loss: expected a loss of binary labels, got 'song'"),
         ({"loss_options": {"taux": 1}}, ValueError, "has no option 'taux'; did you mean 'tau'"),
-        ({"hidden": 64}, TypeError, "hidden: expected the widths"),
-        ({"hidden": (0,)}, ValueError, "hidden: expected a whole number"),
+        ({"hidden_layer_sizes": 64}, TypeError, "hidden_layer_sizes: expected widths"),
+        ({"hidden_layer_sizes": (0,)}, ValueError, "hidden_layer_sizes: expected a whole number"),
         ({"members": 0}, ValueError, "members: expected a whole number"),
-        ({"max_steps": 2.5}, TypeError, "max_steps: expected a whole number"),
+        ({"max_iter": 2.5}, TypeError, "max_iter: expected a whole number"),
         ({"learning_rate": -1}, ValueError, "learning_rate: expected"),
         ({"validation_fraction": 1.0}, ValueError, "validation_fraction: expected"),
     ],
@@ -244,9 +257,28 @@ def test_bad_rows_are_named(rows):
         small().partial_fit(X, np.full(len(y), 5), classes=[0, 1])
 
 
+@pytest.mark.usefixtures("few_trees")
 @pytest.mark.parametrize("kind", MODELS)
 def test_no_warning_on_tiny_tables(kind):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model = small(model=kind).fit([[0.0], [1.0], [2.0]], [0, 0, 1])
     assert model.predict_proba([[5.0]]).shape == (1, 2)
+
+
+@pytest.mark.parametrize("model", ["auto", "linear"])
+def test_steps_are_counted_and_progress_is_printed(model, capsys):
+    X, y = make_classification(200, weights=[0.8], random_state=0)
+    silent = small(model=model, max_iter=20).fit(X, y)
+    assert 1 <= silent.n_iter_ <= 20
+    assert not capsys.readouterr().out
+    small(model=model, max_iter=20, verbose=True).fit(X, y)
+    assert capsys.readouterr().out.startswith("step 1: loss ")
+
+
+def test_old_names_of_options_warn_and_set_the_new_ones():
+    with pytest.warns(FutureWarning) as caught:
+        model = APClassifier(hidden=(3,), max_steps=7, patience=2)
+    assert (model.hidden_layer_sizes, model.max_iter, model.n_iter_no_change) == ((3,), 7, 2)
+    assert len(caught) == 3
+    assert not {"hidden", "max_steps", "patience"} & set(model.get_params())

@@ -45,15 +45,16 @@ def as_polars(table):
 
 
 def small(**options):
-    return APClassifier(**{"model": "linear", "max_steps": 100, "random_state": 0, **options})
+    return APClassifier(**{"model": "linear", "max_iter": 100, "random_state": 0, **options})
 
 
+@pytest.mark.usefixtures("few_trees")
 @pytest.mark.parametrize("frame", [as_pandas, as_polars])
 @pytest.mark.parametrize("model", ["linear", "auto"])
 def test_columns_of_every_kind_are_learned_from(frame, model):
     table, y = columns()
     X = frame(table)
-    options = {"model": model, "hidden": (8,), "max_steps": 60}
+    options = {"model": model, "hidden_layer_sizes": (8,), "max_iter": 60}
     with pytest.warns(DataNote, match="left out"):
         classifier = small(**options).fit(X[:200], y[:200])
     assert set(classifier.columns_left_out_) == {"row id", "unit"}
@@ -123,6 +124,6 @@ def test_other_columns_are_refused():
 def test_rankers_take_the_same_frames(frame):
     table, y = columns()
     qid = np.arange(ROWS) // 10
-    ranker = NDCGRanker(k=5, hidden=(), max_steps=100, random_state=0).fit(frame(table), y, qid=qid)
+    ranker = NDCGRanker(k=5, hidden_layer_sizes=(), max_iter=100, random_state=0).fit(frame(table), y, qid=qid)
     assert ranker.score(frame(table), y, qid=qid) > 0.85
     assert set(ranker.columns_left_out_) == {"row id", "unit"}

@@ -14,7 +14,7 @@ from rankwise.sklearn.portfolio import Rows
 
 
 def small(**options):
-    return APClassifier(**{"max_steps": 20, "hidden": (8,), "random_state": 0, **options})
+    return APClassifier(**{"max_iter": 20, "hidden_layer_sizes": (8,), "random_state": 0, **options})
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def test_sparse_tables_have_a_portfolio_too(rings):
 def test_scores_do_not_depend_on_the_rows_beside_them(rings, monkeypatch):
     X, y = rings
     monkeypatch.setattr("rankwise.sklearn.portfolio._CHUNK", 64)
-    model = small(max_steps=4).fit(X[:200], y[:200])
+    model = small(max_iter=4).fit(X[:200], y[:200])
     whole = model.decision_function(X)
     np.testing.assert_allclose(whole[100:107], model.decision_function(X[100:107]), rtol=1e-9, atol=1e-9)
     monkeypatch.undo()
@@ -106,7 +106,7 @@ def test_more_rows_later_are_for_networks_only(rings):
 
 def test_linear_is_a_linear_model(rings):
     X, y = rings
-    model = APClassifier(model="linear", max_steps=20, random_state=0).fit(X[:200], y[:200])
+    model = APClassifier(model="linear", max_iter=20, random_state=0).fit(X[:200], y[:200])
     middle = model._scores((X[:50] + X[50:100]) / 2 * 1e-3)
     ends = model._scores(np.r_[X[:50], X[50:100]] * 1e-3).reshape(2, 50, 1).mean(0)
     np.testing.assert_allclose(middle, ends, atol=1e-6)

@@ -23,7 +23,14 @@ RANKERS = [NDCGRanker, PApRanker]
 
 
 def small(ranker=NDCGRanker, **options):
-    settings = {"members": 2, "max_steps": 60, "learning_rate": 0.05, "hidden": (), "k": 5, "random_state": 0}
+    settings = {
+        "members": 2,
+        "max_iter": 60,
+        "learning_rate": 0.05,
+        "hidden_layer_sizes": (),
+        "k": 5,
+        "random_state": 0,
+    }
     return ranker(**{**settings, **options})
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from workers.boxed_pictures import write_coco
 from workers.pictures import make_pictures
 from workers.rows import write_queries, write_table, write_users
+from workers.texts import make_texts
 
 # What a browser would take for a program, an end of a tag, a style, an address, or a change of direction.
 HOSTILE = (
@@ -24,6 +25,11 @@ RECIPES = {
         "data": {"train": "queries.txt"},
         "loss": {"name": "k-song", "k": 3},
         "batches": {"queries": 8, "relevant": 3, "irrelevant": 5},
+    },
+    "text-search": {
+        "data": {"corpus": "documents.csv", "train": "judgements.csv"},
+        "model": {"dimensions": 12},
+        "batches": {"queries": 8},
     },
     "pap": {"k": 3, "data": {"train": "users.csv", "label": "liked", "query": "user"}, "batches": {"users": 10}},
     "retrieval": {
@@ -59,6 +65,7 @@ def write_kinds(folder):
     write_users(folder / "users.csv")
     _write_classes(folder / "classes.csv")
     _write_clicks(folder / "clicks.csv")
+    _write_texts(folder)
     _write_labels(folder / "labels.txt")
     _write_photos(folder / "photos")
     _write_scenes(folder / "scenes")
@@ -84,6 +91,19 @@ def _write_clicks(path, users=40, items=30):
     for user in range(users):
         lines += [f"<i>u{user},{names[item]}" for item in random.choice(items, 8, replace=False)]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _write_texts(folder):
+    documents, queries, pairs = make_texts()
+    names = {
+        name: f"{HOSTILE[number % len(HOSTILE)]} {number}".replace('"', "'").replace(",", " ")
+        for number, name in enumerate(documents)
+    }
+    lines = ["id,text", *(f"{names[name]},{text}" for name, text in documents.items())]
+    (folder / "documents.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    lines = ["query,document,grade"]
+    lines += [f"<i>{queries[query]},{names[document]},{grade}" for query, document, grade in pairs]
+    (folder / "judgements.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def _write_labels(path, rows=120, features=20, labels=12):

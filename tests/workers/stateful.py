@@ -178,6 +178,6 @@ def batches(sampler: Any, count: int) -> list[list[int]]:
     return found
 
 
-def take_steps_elsewhere(things: dict[tuple[str, str], Any], steps: list[int], results: Any) -> None:
+def take_steps_elsewhere(sent: Any, steps: list[int], results: Any) -> None:
     """What `take_steps` gives of things that were sent to this process."""
-    results.put({(kind, name): take_steps(kind, name, thing, steps) for (kind, name), thing in things.items()})
+    results.put({(kind, name): take_steps(kind, name, thing, steps) for (kind, name), thing in sent.get().items()})

@@ -1,13 +1,12 @@
 """One of two ranks that pass unlike tensors to a loss; writes what each call raised to a file, one line a case.
 
-Called as: unlike_ranks.py RANK FOLDER CASE...; all cases in one process, so that each also shows that the one before it
-left no rank waiting.
+All cases run in one process, so that each also shows that the one before it left no rank waiting.
 """
 
 from __future__ import annotations
 
 import json
-import sys
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -67,13 +66,12 @@ def run(case: str, rank: int) -> dict[str, str]:
     return {"type": "none", "message": "accepted", "state": ""}
 
 
-if __name__ == "__main__":
+def run_all(rank: int, world: int, folder: Path, cases: Sequence[str]) -> None:
     torch.set_num_threads(1)
-    rank, folder = int(sys.argv[1]), Path(sys.argv[2])
     dist.init_process_group(
-        "gloo", init_method=f"file://{folder}/ranks", rank=rank, world_size=2, timeout=timedelta(seconds=60)
+        "gloo", init_method=f"file://{folder}/ranks", rank=rank, world_size=world, timeout=timedelta(seconds=60)
     )
     with (folder / f"{rank}.jsonl").open("w") as lines:
-        for case in sys.argv[3:]:
+        for case in cases:
             print(json.dumps({"case": case} | run(case, rank)), file=lines, flush=True)
     dist.destroy_process_group()

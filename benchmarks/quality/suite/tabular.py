@@ -16,7 +16,9 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+import rankwise as rw
 from benchmarks.quality.suite.tables import TABLES, load_table
+from rankwise.problems import Tabular
 from rankwise.sklearn import APClassifier
 
 __all__ = ["CONTENDERS", "FOLDS", "METRIC", "OURS", "build_catboost", "data_sets", "evaluate"]
@@ -40,9 +42,34 @@ def _tuned_lightgbm(seed: int) -> Any:
     return GridSearchCV(model, grid, scoring="average_precision", cv=StratifiedKFold(3, shuffle=True, random_state=0))
 
 
+class Trained:
+    """What `rankwise train` makes of a table, in the form of a classifier.
+
+    Args:
+        seed: of the training.
+        options: of the problem.
+    """
+
+    def __init__(self, seed: int, **options: Any) -> None:
+        self.problem = Tabular(seeds=(seed,), **options)
+
+    def fit(self, X: NDArray[np.float64], y: NDArray[np.int64]) -> Trained:
+        """Train on 80 % of the rows, choose on the others, refit if the problem says so."""
+        # The test part is required and not used here.
+        self.run = rw.train(self.problem, train=(X, y), test=(X, y))
+        return self
+
+    def predict_proba(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the probabilities (N, 2) of both classes."""
+        positive = self.run.predict(X, probabilities=True).outputs.double().numpy()
+        return np.stack([1 - positive, positive], axis=1)
+
+
 CONTENDERS: Mapping[str, Callable[[int], Any]] = {
     OURS: lambda seed: APClassifier(random_state=seed),
     'APClassifier(model="network")': lambda seed: APClassifier(model="network", random_state=seed),
+    "rankwise train": Trained,
+    "rankwise train, network alone": lambda seed: Trained(seed, model={"regressions": None}, refit=False),
     "logistic regression, balanced": lambda seed: make_pipeline(
         StandardScaler(), LogisticRegression(class_weight="balanced", max_iter=1000)
     ),

@@ -14,6 +14,7 @@ from benchmarks.speed.groups.ranking import RANKING
 from benchmarks.speed.groups.retrieval_batch import RETRIEVAL_BATCH
 from benchmarks.speed.groups.retrieval_metrics import RETRIEVAL_METRICS
 from benchmarks.speed.groups.state import STATE
+from benchmarks.speed.groups.text_lists import TEXT_LISTS
 
 __all__ = ["GROUPS", "find_group"]
 
@@ -23,6 +24,7 @@ GROUPS = (
     PREVIOUS_WEIGHTS,
     DETECTION,
     RANKING,
+    TEXT_LISTS,
     RETRIEVAL_METRICS,
     NDCG,
     AP,

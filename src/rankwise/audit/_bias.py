@@ -1,4 +1,4 @@
-"""How far the mini-batch values of losses lie from their values on all the data."""
+"""Bias of mini-batch losses: their distance from the value on all the data."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Composition:
-    """What batches of `positives` and `negatives` say of 1 - AP: bias and typical (root mean square) error.
+    """Bias and root mean square error of 1 - AP in batches of `positives` and `negatives`.
 
     `plain` is one minus the AP of the batch, `corrected` the estimate of SOPRC with the true prior.
     """
@@ -50,7 +50,7 @@ class Composition:
 
 @dataclass(frozen=True)
 class Bias:
-    """What `bias` found.
+    """Results of `bias`.
 
     Attributes:
         truth: 1 - AP of all the data (mean over lists); prior: the share of positives (mean over lists).
@@ -78,7 +78,7 @@ class Bias:
 
     @property
     def sentence(self) -> str:
-        """What it means for a user."""
+        """Return the result as one sentence for users."""
         best = self.best
         positives, negatives = _number(best.positives, "positive"), _number(best.negatives, "negative")
         text = (
@@ -119,8 +119,8 @@ def bias(
     Example:
         >>> generator = torch.Generator().manual_seed(0)
         >>> labels = (torch.arange(2000) < 100).long()
-        >>> found = bias(torch.randn(2000, generator=generator) + labels, labels, repeats=20)
-        >>> round(found.prior, 3), [round(each.bias, 1) for each in found.estimates[:2]]
+        >>> result = bias(torch.randn(2000, generator=generator) + labels, labels, repeats=20)
+        >>> round(result.prior, 3), [round(each.bias, 1) for each in result.estimates[:2]]
         (0.05, [-0.3, -0.1])
 
     Paper: Wen et al., NeurIPS 2022, proposition 2 (with its sign corrected).

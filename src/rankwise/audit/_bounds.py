@@ -1,4 +1,4 @@
-"""What the losses guarantee: upper bounds of 1 - AP, and how much room they leave."""
+"""Upper bounds of 1 - AP that the losses guarantee, and their slack."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Bounds:
-    """What `bounds` found: 1 - AP of the data (`truth`, the mean over `lists`), and a `Bound` per margin."""
+    """Results of `bounds`: 1 - AP of the data (`truth`, the mean over `lists`), and a `Bound` per margin."""
 
     truth: float
     bounds: tuple[Bound, ...]
@@ -50,7 +50,7 @@ class Bounds:
 
     @property
     def sentence(self) -> str:
-        """What it means for a user."""
+        """Return the result as one sentence for users."""
         if self.violations:
             return f"A bound fails in {self.violations} cases, which theory rules out: please report the data."
         usual = min(self.bounds, key=lambda bound: abs(math.log(bound.tau / 0.1)))
@@ -94,8 +94,8 @@ def bounds(
         on_progress: called now and then with the share of the work that is done.
 
     Example:
-        >>> found = bounds([.9, .8, .7, .6], [1, 0, 1, 0], taus=[0.1])
-        >>> round(found.truth, 3), round(found.bounds[0].soprc, 3), found.violations
+        >>> result = bounds([.9, .8, .7, .6], [1, 0, 1, 0], taus=[0.1])
+        >>> round(result.truth, 3), round(result.bounds[0].soprc, 3), result.violations
         (0.167, 0.3, 0)
 
     Paper: Wen et al., NeurIPS 2022, equation (7); Wen et al., Chinese Journal of Computers 2025, theorem 1.
@@ -112,7 +112,7 @@ def bounds(
         steps.done()
         return values
 
-    found = []
+    results = []
     for tau in taus:
         soprc = measure(AUPRCLoss("batch", recall="batch", tau=tau, link="none", reduction="none"))
         stable_ap = StableAPLoss(
@@ -127,12 +127,12 @@ def bounds(
         most = pools.counts[:, 1] / pools.counts[:, 0].double() * stable_ap.largest
         q = math.pi / 2 + 2 * (1 + most) / (1 + 2 * most)
         stable = q / 2 * measure(stable_ap)
-        found.append(
+        results.append(
             Bound(
                 tau, float(soprc.mean()), float(stable.mean()), _violations(soprc, errors), _violations(stable, errors)
             )
         )
-    return Bounds(float(errors.mean()), tuple(found), pools.size, pools.left_out)
+    return Bounds(float(errors.mean()), tuple(results), pools.size, pools.left_out)
 
 
 def _violations(values: Tensor, errors: Tensor) -> int:

@@ -97,8 +97,8 @@ def stability(
 
     Example:
         >>> labels = (torch.arange(600) < 100).long()
-        >>> found = stability(torch.randn(600) + labels, labels, sizes=[32, 128], repeats=3)
-        >>> [change.name for change in found.changes]
+        >>> result = stability(torch.randn(600) + labels, labels, sizes=[32, 128], repeats=3)
+        >>> [change.name for change in result.changes]
         ['plain AP loss', 'SOPRC', 'stable AP']
 
     Paper: Wen et al., Chinese Journal of Computers 2025, definition 1 and lemma 1.
@@ -186,10 +186,10 @@ def _replacements(
     drawn: Tensor, of_kind: Tensor, pool: Tensor, everything: Tensor, generator: torch.Generator
 ) -> Tensor:
     """The list again and again, (K, n), each time with one example of a kind replaced."""
-    places = of_kind.nonzero().squeeze(1)
-    own = drawn[places]
-    some = places[torch.randint(len(places), (_RANDOM,), generator=generator)]
-    victims = torch.cat([places[own.argmin()][None], places[own.argmax()][None], some])
+    indices = of_kind.nonzero().squeeze(1)
+    own = drawn[indices]
+    some = indices[torch.randint(len(indices), (_RANDOM,), generator=generator)]
+    victims = torch.cat([indices[own.argmin()][None], indices[own.argmax()][None], some])
     newcomers = torch.cat([torch.stack(torch.aminmax(everything)), _draw(pool, _RANDOM, generator)])
     pairs = torch.cartesian_prod(torch.arange(len(victims)), torch.arange(len(newcomers)))
     lists = drawn.repeat(len(pairs), 1)
@@ -227,7 +227,7 @@ class Distance:
 
 @dataclass(frozen=True)
 class ListStability:
-    """What `list_stability` found: a `Distance` per loss."""
+    """Results of `list_stability`: a `Distance` per loss."""
 
     distances: tuple[Distance, ...]
     positives: int
@@ -241,7 +241,7 @@ class ListStability:
 
     @property
     def sentence(self) -> str:
-        """What it means for a user."""
+        """Return the result as one sentence for users."""
         ours, plain, half = (self.of(name) for name in (SOPRC, PLAIN, HALF_PLAIN))
         return (
             f"Replacing one of {round(ours.sizes[-1] * self.share)} positives moves a model trained with SOPRC by "
@@ -293,8 +293,8 @@ def list_stability(
         on_progress: called now and then with the share of the work that is done.
 
     Example:
-        >>> found = list_stability(sizes=[40, 320], models=20, steps=20)
-        >>> found.of("SOPRC").positives[1] < found.of("SOPRC").positives[0]
+        >>> result = list_stability(sizes=[40, 320], models=20, steps=20)
+        >>> result.of("SOPRC").positives[1] < result.of("SOPRC").positives[0]
         True
 
     Paper: Wen et al., NeurIPS 2022, definition 1 and theorems 2 and 3.
@@ -321,7 +321,7 @@ def list_stability(
     }
     start = _rough_model(rows, kinds).expand(models, -1)
     work = Steps(len(sizes) * len(builders) * 3 * steps, on_progress)
-    found: dict[str, list[list[float]]] = {name: [] for name in builders}
+    results: dict[str, list[list[float]]] = {name: [] for name in builders}
     for size in sizes:
         counts = round(size * share), size - round(size * share)
         samples = _with_one_replaced(rows, kinds, counts, models, generator)
@@ -331,11 +331,11 @@ def list_stability(
                 _train(start, rows[sample], counts, (positives, negatives), build(), steps, learning_rate, order, work)
                 for sample in samples
             ]
-            found[name].append(_summary(trained, rows, kinds))
+            results[name].append(_summary(trained, rows, kinds))
     return ListStability(
         tuple(
             Distance(name, tuple(sizes), *(tuple(column) for column in zip(*per_size, strict=True)))
-            for name, per_size in found.items()
+            for name, per_size in results.items()
         ),
         positives,
         negatives,

@@ -66,15 +66,15 @@ class Pools:
         order = torch.argsort(segment + torch.rand(len(segment), generator=generator, dtype=torch.float64))
         counts = self.counts.flatten()
         starts = (counts.cumsum(0) - counts).view(-1, 2)
-        places, masks = [], []
+        indices, masks = [], []
         for kind, wanted in enumerate((positives, negatives)):
             slots = torch.arange(wanted)
             mask = slots < self.counts[:, kind, None]
-            places.append(order[torch.where(mask, starts[:, kind, None] + slots, 0)])
+            indices.append(order[torch.where(mask, starts[:, kind, None] + slots, 0)])
             masks.append(mask)
-        place, mask = torch.cat(places, 1), torch.cat(masks, 1)
-        labels = (torch.arange(place.shape[1]) < positives).long().expand_as(place)
-        return Batches(self.scores[place].masked_fill(~mask, 0), labels, mask)
+        index, mask = torch.cat(indices, 1), torch.cat(masks, 1)
+        labels = (torch.arange(index.shape[1]) < positives).long().expand_as(index)
+        return Batches(self.scores[index].masked_fill(~mask, 0), labels, mask)
 
 
 def tell_left_out(count: int) -> str:

@@ -28,7 +28,7 @@ PRIOR = 0.1
 
 @dataclass(frozen=True)
 class Distribution:
-    """How the scores of positives and of negatives are spread."""
+    """Distributions of the scores of positives and of negatives."""
 
     name: str
     positives: Draw
@@ -101,7 +101,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Simulation:
-    """What `simulate` found, a `Case` for each distribution and sampling rate."""
+    """Results of `simulate`: a `Case` for each distribution and sampling rate."""
 
     cases: tuple[Case, ...]
     repeats: int
@@ -111,7 +111,7 @@ class Simulation:
 
     @property
     def sentence(self) -> str:
-        """What it means for a user."""
+        """Return the result as one sentence for users."""
         plain = max(self.cases, key=lambda case: abs(case.plain.mean()))
         ours = max(abs(case.ours.mean()) for case in self.cases)
         return (

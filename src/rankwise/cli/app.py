@@ -36,7 +36,7 @@ def common(
         bool, typer.Option("--version", help="Print the version and end.", is_eager=True, callback=_print_version)
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the whole traceback of an error.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print what a command found as JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the result of a command as JSON.")] = False,
 ) -> None:
     """Train models directly for the ranking metric they are judged by."""
 
@@ -143,10 +143,14 @@ def evaluate(
         Path | None,
         typer.Option(help="For a run over a table: where to write how much each column matters, a CSV file."),
     ] = None,
+    judgements: Annotated[
+        Path | None, typer.Option(exists=True, help="For a TREC run file: the judgements (qrels, BEIR's TSV, a table).")
+    ] = None,
 ) -> None:
     """Measure how well scores rank: means with intervals, the exact definitions, and what was left out.
 
-    A file of scores has a row per item: its score, its label (0 or 1, or grades), perhaps the query it belongs to.
+    A file of scores has a row per item: its score, its label (0 or 1, or grades), perhaps the query it belongs to. A
+    TREC run file is measured against --judgements as trec_eval does.
     """
     from rankwise.cli.evaluate import show_evaluation
     from rankwise.cli.scores import Columns, check_out
@@ -154,7 +158,8 @@ def evaluate(
     for path, option in ((scores_out, "--scores-out"), (report, "--report"), (importance, "--importance")):
         if path is not None:
             check_out(path, option)
-    show_evaluation(what, data, metric or (), Columns(score, label, query, group), scores_out, report, importance)
+    columns = Columns(score, label, query, group)
+    show_evaluation(what, data, metric or (), columns, scores_out, report, importance, judgements)
 
 
 Run = Annotated[Path, typer.Argument(exists=True, file_okay=False, help="The folder of a run.")]
@@ -348,7 +353,10 @@ def export(
 @app.command(short_help="Is one model better than another, or was it luck?")
 def compare(
     paths: Annotated[
-        list[Path], typer.Argument(exists=True, help="Two or more files of scores or folders of runs, same test data.")
+        list[Path],
+        typer.Argument(
+            exists=True, help="Two or more files of scores, TREC run files or folders of runs, same test data."
+        ),
     ],
     metric: Annotated[
         list[str] | None, typer.Option(help="Such as ap or ndcg@10; may be repeated. See `rankwise list metrics`.")
@@ -357,6 +365,9 @@ def compare(
     label: Annotated[str | None, typer.Option(help="The column of the labels.", show_default="by name")] = None,
     query: Annotated[str | None, typer.Option(help="The column of the lists.", show_default="by name")] = None,
     group: Annotated[str | None, typer.Option(help="A column to compare by.", show_default="by name")] = None,
+    judgements: Annotated[
+        Path | None, typer.Option(exists=True, help="For TREC run files: the judgements (qrels, BEIR's TSV, a table).")
+    ] = None,
     report: Annotated[Path | None, typer.Option(help="Where to write a report, an HTML file.")] = None,
 ) -> None:
     """Is one model better than another, or was it luck? Differences to the first, with intervals and a paired test.
@@ -370,7 +381,7 @@ def compare(
 
     if report is not None:
         check_out(report, "--report")
-    show_comparison(paths, metric or (), Columns(score, label, query, group), report)
+    show_comparison(paths, metric or (), Columns(score, label, query, group), report, judgements)
 
 
 @app.command("list", short_help="List losses, metrics, samplers, tasks and recipes.")

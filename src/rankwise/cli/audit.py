@@ -48,7 +48,7 @@ def show_audit(
     for question in questions:
         with progress_bar() as progress:
             bar = progress.add_task(question, total=1)
-            found = ask(
+            answer = ask(
                 question,
                 data,
                 positives=positives,
@@ -57,8 +57,8 @@ def show_audit(
                 seed=seed,
                 on_progress=lambda share, bar=bar, progress=progress: progress.update(bar, completed=share),  # type: ignore[misc]
             )
-        finding = describe(found)
-        record(**{question: {"sentence": finding.sentence, "found": found}})
+        finding = describe(answer)
+        record(**{question: {"sentence": finding.sentence, "found": answer}})
         findings.append(finding)
         for number, table in enumerate(finding.tables):
             title = finding.title if not number else f"{finding.title}, continued"

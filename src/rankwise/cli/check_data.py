@@ -30,7 +30,7 @@ def show_check(
     positives: int | None,
     batch_size: int | None,
 ) -> int:
-    """Print what is found in the files, the first of which is to be learned from; 1 if there are errors, else 0."""
+    """Print the findings in files, the first of which is for training; return 1 if there are errors, else 0."""
     require("check-data", ("polars", "sklearn"), extra="data")
     from rankwise.data import Table
     from rankwise.data.check import Finding, check_parts

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from rankwise.cli.console import print_paragraph, print_table
 from rankwise.cli.machine import record_each
-from rankwise.cli.scores import Columns, by_group, default_metrics, judge, open_scores, same_items
-from rankwise.data import Scores
+from rankwise.cli.scores import Columns, by_group, default_metrics, judge, judge_run, open_scores, same_items
+from rankwise.data import Scores, read_judgements
+from rankwise.data.text_files import is_trec_run
 from rankwise.extras import require
 from rankwise.metrics import Comparison, compare, compare_items
 
@@ -27,22 +28,37 @@ class Compared(NamedTuple):
     """One metric: of each other the comparison with the first, and all values per query, if there are many queries."""
 
     title: str
-    found: list[Comparison]
+    comparisons: list[Comparison]
     values: list[Tensor]
     queries: list[str]
 
 
-def show_comparison(paths: Sequence[Path], metrics: Sequence[str], columns: Columns, report: Path | None) -> None:
+def show_comparison(
+    paths: Sequence[Path],
+    metrics: Sequence[str],
+    columns: Columns,
+    report: Path | None,
+    judgements: Path | None = None,
+) -> None:
     """Print how the others compare with the first, and write it to a report if one is wanted."""
     if report is not None:
         require("the report", ("jinja2",), extra="report")
+    if all(path.is_file() and is_trec_run(path) for path in paths):
+        _finish(paths, list(_compare_runs(paths, metrics, judgements)), report)
+        return
+    if judgements is not None:
+        raise ValueError("--judgements: expected with TREC run files, got other files")
     seeds = [_seeds(path) for path in paths]
     if any(seeds):
         _show_seeds(paths, seeds, metrics, columns, report)
         return
-    compared = _compare(paths, metrics, columns)
+    _finish(paths, _compare(paths, metrics, columns), report)
+
+
+def _finish(paths: Sequence[Path], compared: Sequence[Compared], report: Path | None) -> None:
+    """Print comparisons, and write them to a report if one is wanted."""
     for each in compared:
-        _show(each.title, paths, each.found)
+        _show(each.title, paths, each.comparisons)
     if report is not None:
         _write(report, paths, compared)
         print_paragraph(f"Report: {report}")
@@ -60,8 +76,8 @@ def _seeds(path: Path) -> dict[int, Path]:
         return {}
     from rankwise.runs import RunFolder
 
-    found = [each for each in path.glob("seed-*") if RunFolder(each).exists and not RunFolder(path).exists]
-    return dict(sorted((int(each.name.removeprefix("seed-")), each) for each in found))
+    seeds = [each for each in path.glob("seed-*") if RunFolder(each).exists and not RunFolder(path).exists]
+    return dict(sorted((int(each.name.removeprefix("seed-")), each) for each in seeds))
 
 
 def _show_seeds(
@@ -81,14 +97,14 @@ def _show_seeds(
             raise ValueError(f"{path}: expected the seeds of {paths[0]} ({', '.join(map(str, seeds))}), got {told}")
     compared = {seed: _compare([each[seed] for each in folders], metrics, columns) for seed in seeds}
     tables = []
-    for place, title in enumerate(each.title for each in compared[seeds[0]]):
-        found = [compared[seed][place].found for seed in seeds]
-        gaps = {str(path): [each[number].difference for each in found] for number, path in enumerate(paths[1:])}
+    for index, title in enumerate(each.title for each in compared[seeds[0]]):
+        comparisons = [compared[seed][index].comparisons for seed in seeds]
+        gaps = {str(path): [each[number].difference for each in comparisons] for number, path in enumerate(paths[1:])}
         heads, differences = tabulate_seeds(seeds, gaps, differences=True)
-        first = sum(each[0].mean_b for each in found) / len(seeds)
+        first = sum(each[0].mean_b for each in comparisons) / len(seeds)
         rows: list[tuple[str, ...]] = [(str(paths[0]), f"{first:.4f}", *[""] * (len(heads) + 1))]
         for number, (name, *cells) in enumerate(differences):
-            mean = sum(each[number].mean_a for each in found) / len(seeds)
+            mean = sum(each[number].mean_a for each in comparisons) / len(seeds)
             signs = [(gap > 0) - (gap < 0) for gap in gaps[name]]
             rows.append((name, f"{mean:.4f}", *cells, " / ".join(str(signs.count(sign)) for sign in (1, 0, -1))))
         few = len(heads) > 2
@@ -123,7 +139,7 @@ def _write_seeds(
         for name, each in zip(names, folders, strict=True)
         for seed, folder in each.items()
     }
-    metrics = {seed: [ComparedMetric(*each) for each in found] for seed, found in compared.items()}
+    metrics = {seed: [ComparedMetric(*each) for each in group] for seed, group in compared.items()}
     write_report(report, seeds_comparison_report(names, list(compared), metrics, tables, _histories(by_name)))
 
 
@@ -146,10 +162,19 @@ def _compare_all(title: str, metric: str, systems: Sequence[Scores]) -> Compared
         items = [compare_items(other.scores, first.scores, first.labels, metric) for other in others]
         return Compared(title, items, [], [])
     judged = [judge(each, [metric], bootstrap=0) for each in systems]
-    found = [compare(each, judged[0]) for each in judged[1:]]
+    comparisons = [compare(each, judged[0]) for each in judged[1:]]
     ids = judged[0].query_ids.tolist()
     queries = [str(each) if first.query_names is None else first.query_names[each] for each in ids]
-    return Compared(title, found, [next(iter(each.per_query.values())) for each in judged], queries)
+    return Compared(title, comparisons, [next(iter(each.per_query.values())) for each in judged], queries)
+
+
+def _compare_runs(paths: Sequence[Path], metrics: Sequence[str], judgements: Path | None) -> Iterator[Compared]:
+    """Compare TREC run files."""
+    judged = [judge_run(path, judgements, metrics, bootstrap=0) for path in paths]
+    queries = list(read_judgements(judgements).queries)
+    for name in judged[0].means:
+        comparisons = [compare(each, judged[0], metric=name) for each in judged[1:]]
+        yield Compared(name, comparisons, [each.per_query[name] for each in judged], queries)
 
 
 def _compare_queries(paths: Sequence[Path], metrics: Sequence[str]) -> Iterator[Compared]:
@@ -166,8 +191,8 @@ def _compare_queries(paths: Sequence[Path], metrics: Sequence[str]) -> Iterator[
         if name not in shared:
             raise ValueError(f"metric: expected one that all runs have ({', '.join(shared)}), got {name!r}")
         values = [torch.tensor(table[name], dtype=torch.float64) for table in tables]
-        found = [compare(other, values[0], metric=name) for other in values[1:]]
-        yield Compared(name, found, values, queries[0])
+        comparisons = [compare(other, values[0], metric=name) for other in values[1:]]
+        yield Compared(name, comparisons, values, queries[0])
 
 
 def _write(report: Path, paths: Sequence[Path], compared: Sequence[Compared]) -> None:
@@ -189,28 +214,28 @@ def _histories(folders: dict[str, Path]) -> dict[str, tuple[str, History]]:
     """Return by name the metric a run was chosen by, and its history."""
     from rankwise.runs import RunFolder
 
-    found = {name: RunFolder(path) for name, path in folders.items()}
+    runs = {name: RunFolder(path) for name, path in folders.items()}
     return {
         name: (folder.read_problem().metric, history)
-        for name, folder in found.items()
+        for name, folder in runs.items()
         if (history := folder.read_history()) is not None
     }
 
 
-def _show(title: str, paths: Sequence[Path], found: Sequence[Comparison]) -> None:
-    rows = [(str(paths[0]), f"{found[0].mean_b:.4f}", "", "", "", "")]
-    for path, each in zip(paths[1:], found, strict=True):
+def _show(title: str, paths: Sequence[Path], comparisons: Sequence[Comparison]) -> None:
+    rows = [(str(paths[0]), f"{comparisons[0].mean_b:.4f}", "", "", "", "")]
+    for path, each in zip(paths[1:], comparisons, strict=True):
         low, high = each.interval
         counts = f"{each.wins} / {each.ties} / {each.losses}" if each.pairs > 1 else "-"
         bounds = f"{low:+.4f} to {high:+.4f}"
         rows.append((str(path), f"{each.mean_a:.4f}", f"{each.difference:+.4f}", bounds, f"{each.p_value:.3g}", counts))
-    others = [{"path": path, **vars(each)} for path, each in zip(paths[1:], found, strict=True)]
+    others = [{"path": path, **vars(each)} for path, each in zip(paths[1:], comparisons, strict=True)]
     record_each("comparisons", {"title": title, "first": paths[0], "others": others})
     columns = ("", "mean", "difference", "95 % interval", "p", "+ / = / -")
     print_table(title, columns, rows, numbers=True)
-    counts = "+ / = / -: on how many lists it is better, equal, worse; " if found[0].pairs > 1 else ""
-    print_paragraph(f"Differences to the first; {counts}p: two-sided, {found[0].test}.\n")
-    if len(found) > 1:
+    counts = "+ / = / -: on how many lists it is better, equal, worse; " if comparisons[0].pairs > 1 else ""
+    print_paragraph(f"Differences to the first; {counts}p: two-sided, {comparisons[0].test}.\n")
+    if len(comparisons) > 1:
         print_paragraph("Several comparisons at once: some look significant by chance; divide .05 by their number.")
 
 

@@ -74,7 +74,7 @@ def say(text: str) -> None:
 
 
 def shows_progress() -> bool:
-    """Whether a person watches: stderr is a terminal."""
+    """Return whether stderr is a terminal."""
     return Console(stderr=True).is_terminal
 
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from rankwise.cli.console import print_paragraph, print_table
 from rankwise.cli.machine import record, record_each
-from rankwise.cli.scores import Columns, by_group, default_metrics, facts, judge, open_scores
+from rankwise.cli.scores import Columns, by_group, default_metrics, facts, judge, judge_run, open_scores
 from rankwise.data import Scores
+from rankwise.data.text_files import is_trec_run
 from rankwise.extras import require
 from rankwise.metrics import Evaluation
 
@@ -31,6 +32,7 @@ def show_evaluation(
     scores_out: Path | None,
     report: Path | None,
     importance: Path | None,
+    judgements: Path | None = None,
 ) -> None:
     """Print the metrics of `what`; of a run, write scores, a report and the importance of columns where asked."""
     if what.is_dir():
@@ -40,6 +42,9 @@ def show_evaluation(
         raise ValueError(
             f"{what}: expected the folder of a run with --data, --scores-out, --report or --importance, got a file"
         )
+    if is_trec_run(what):
+        _show(str(what), judge_run(what, judgements, metrics))
+        return
     scores = open_scores(what, columns)
     _show_scores(str(what), scores, metrics)
 
@@ -72,14 +77,14 @@ def _show_run(
     (run,) = runs
     shown = run.inspect(data, metrics=metrics)
     _show(title, shown.evaluation)
-    found = None
+    drops = None
     if importance is not None:
-        found = run.importance(data, metrics[0] if metrics else None)
-        write_table(importance, found.table())
-        _show_importance(f"{folder} on {data or f'the {run.unseen} part'}", found)
+        drops = run.importance(data, metrics[0] if metrics else None)
+        write_table(importance, drops.table())
+        _show_importance(f"{folder} on {data or f'the {run.unseen} part'}", drops)
         print_paragraph(f"Importance: {importance}")
     if report is not None:
-        run.report(report, inspection=shown, importance=found, name=title)
+        run.report(report, inspection=shown, importance=drops, name=title)
         print_paragraph(f"Report: {report}")
     if scores_out is not None:
         if shown.scores is None:
@@ -89,23 +94,25 @@ def _show_run(
 
 
 def _show_seeds(
-    title: str, runs: Sequence[Run], found: Sequence[Evaluation], data: Path | None, report: Path | None
+    title: str, runs: Sequence[Run], evaluations: Sequence[Evaluation], data: Path | None, report: Path | None
 ) -> None:
     """Print the metrics of runs of one problem with different seeds."""
     from rankwise.problems.trials import tabulate_seeds
 
     seeds = [int(run.record["seed"]) for run in runs]
-    columns, rows = tabulate_seeds(seeds, {name: [each.means[name] for each in found] for name in found[0].means})
+    columns, rows = tabulate_seeds(
+        seeds, {name: [each.means[name] for each in evaluations] for name in evaluations[0].means}
+    )
     print_table(f"{title}, mean over {len(runs)} seeds", ("metric", *columns), rows, numbers=True)
     record(what=title)
-    for seed, each in zip(seeds, found, strict=True):
+    for seed, each in zip(seeds, evaluations, strict=True):
         record_each("seeds", {"seed": seed, "metrics": facts(each), "tied": each.tied})
-    for name, definition in found[0].definitions.items():
+    for name, definition in evaluations[0].definitions.items():
         print_paragraph(f"{name}: {definition}")
     if report is not None:
         from rankwise.report.seeds import write_seeds_report
 
-        write_seeds_report(report, title, runs, found, part="test part" if data is None else str(data))
+        write_seeds_report(report, title, runs, evaluations, part="test part" if data is None else str(data))
         print_paragraph(f"Report: {report}")
 
 
@@ -114,37 +121,43 @@ def _show_scores(title: str, scores: Scores, metrics: Sequence[str]) -> None:
     _show(title, judge(scores, names))
     groups = [(name, judge(rows, names, bootstrap=0)) for name, rows in by_group(scores)]
     if groups:
-        record(groups={name: facts(found) for name, found in groups})
+        record(groups={name: facts(evaluation) for name, evaluation in groups})
         rows = [
-            (name, f"{len(found.query_ids)}", *(f"{found.means[metric]:.4f}" for metric in found.means))
-            for name, found in groups
+            (name, f"{len(evaluation.query_ids)}", *(f"{evaluation.means[metric]:.4f}" for metric in evaluation.means))
+            for name, evaluation in groups
         ]
         print_paragraph("")
         print_table("By group", ("group", "lists", *groups[0][1].means), rows, numbers=True)
 
 
-def _show(title: str, found: Evaluation) -> None:
+def _show(title: str, evaluation: Evaluation) -> None:
     rows = [
-        (name, f"{mean:.4f}", _interval(found.intervals.get(name)), f"{len(found.query_ids)}", f"{found.skipped[name]}")
-        for name, mean in found.means.items()
+        (
+            name,
+            f"{mean:.4f}",
+            _interval(evaluation.intervals.get(name)),
+            f"{len(evaluation.query_ids)}",
+            f"{evaluation.skipped[name]}",
+        )
+        for name, mean in evaluation.means.items()
     ]
     print_table(title, ("metric", "mean", "95 % interval", "lists", "left out"), rows, numbers=True)
-    record(what=title, metrics=facts(found), tied=found.tied)
-    for name, definition in found.definitions.items():
+    record(what=title, metrics=facts(evaluation), tied=evaluation.tied)
+    for name, definition in evaluation.definitions.items():
         print_paragraph(f"{name}: {definition}")
-    if found.tied:
-        print_paragraph(f"Tied scores in {found.tied:.1%} of the lists.")
+    if evaluation.tied:
+        print_paragraph(f"Tied scores in {evaluation.tied:.1%} of the lists.")
 
 
-def _show_importance(title: str, found: Importance) -> None:
-    cells = found.table()
+def _show_importance(title: str, importance: Importance) -> None:
+    cells = importance.table()
     rows = [
         (name, *(f"{number:.4f}" for number in numbers))
         for name, *numbers in zip(*(values[:SHOWN] for values in cells.values()), strict=True)
     ]
-    print_table(title, ("column", f"drop of {found.metric}", "smallest", "largest"), rows, numbers=True)
-    print_paragraph(found.definition)
-    record(importance={"metric": found.metric, "value": found.value, "rows": found.rows, **cells})
+    print_table(title, ("column", f"drop of {importance.metric}", "smallest", "largest"), rows, numbers=True)
+    print_paragraph(importance.definition)
+    record(importance={"metric": importance.metric, "value": importance.value, "rows": importance.rows, **cells})
 
 
 def _interval(bounds: tuple[float, float] | None) -> str:

@@ -31,24 +31,24 @@ def results_as_json(wanted: bool) -> Iterator[None]:
 
 
 def for_machines() -> bool:
-    """Whether results are being collected."""
+    """Return whether results are being collected for JSON output."""
     return _results.get() is not None
 
 
 def record(**results: object) -> None:
     """Note results under their names."""
-    if (found := _results.get()) is not None:
-        found.update(results)
+    if (collected := _results.get()) is not None:
+        collected.update(results)
 
 
 def record_each(name: str, result: object) -> None:
     """Note one more result in the list called `name`."""
-    if (found := _results.get()) is not None:
-        found.setdefault(name, []).append(result)
+    if (results := _results.get()) is not None:
+        results.setdefault(name, []).append(result)
 
 
 def _plain(value: object) -> object:
-    """What JSON can say: tensors and arrays as lists, records as objects, numbers that are none as null."""
+    """Convert to JSON types: tensors and arrays to lists, records to objects, NaN and infinity to null."""
     if isinstance(value, Mapping):
         return {str(key): _plain(each) for key, each in value.items()}
     if is_dataclass(value) and not isinstance(value, type):

@@ -1,4 +1,4 @@
-"""Where the program starts and ends: every ending is an exit code and at most one line on stderr."""
+"""Run the program; every ending is an exit code and at most one line on stderr."""
 
 from __future__ import annotations
 

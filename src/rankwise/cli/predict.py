@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from rankwise.cli.console import print_paragraph, progress_bar
+from rankwise.cli.console import print_paragraph, progress_bar, say
 from rankwise.extras import require
 
 if TYPE_CHECKING:
@@ -82,8 +82,12 @@ def _open(folder: Path, device: str) -> Run:
     """Open a run with its model on a device."""
     require("using a run", ("lightning_fabric", "pydantic", "yaml", "polars"), extra="train,data")
     from rankwise.runs import load_run
+    from rankwise.runs.folder import MODEL
 
-    return load_run(folder).to(_find_device(device))
+    run = load_run(folder)
+    if not (folder / MODEL).is_file():
+        say(f"{folder}: the run is not over; these are its best weights so far")
+    return run.to(_find_device(device))
 
 
 def _find_device(name: str) -> torch.device:

@@ -22,12 +22,12 @@ def write_reports(folder: Path, out: Path | None) -> None:
         return
     from rankwise.report.seeds import write_seeds_report
 
-    found = []
+    results = []
     for run in runs:
         shown = run.inspect(part=part)
-        found.append(shown.evaluation)
+        results.append(shown.evaluation)
         page = run.report(inspection=shown, importance=run.quick_importance(), part=part)
         print_paragraph(f"Seed {run.record['seed']}: {page}")
     target = out or folder / "report.html"
-    write_seeds_report(target, folder.resolve().name, runs, found, part=f"{part} part")
+    write_seeds_report(target, folder.resolve().name, runs, results, part=f"{part} part")
     print_paragraph(f"Report: {target}")

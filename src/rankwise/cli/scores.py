@@ -10,9 +10,9 @@ import torch
 import typer
 from torch import Tensor
 
-from rankwise.data import Scores, read_scores
+from rankwise.data import Scores, read_judgements, read_scores, read_trec_run
 from rankwise.extras import require
-from rankwise.metrics import Evaluation, evaluate_grades
+from rankwise.metrics import Evaluation, evaluate_grades, evaluate_run
 
 __all__ = [
     "Columns",
@@ -21,6 +21,7 @@ __all__ = [
     "default_metrics",
     "facts",
     "judge",
+    "judge_run",
     "open_scores",
     "read_file",
     "same_items",
@@ -47,7 +48,7 @@ def read_file(
 
 
 def check_out(out: Path, option: str = "--out") -> None:
-    """Refuse a place where no file can be written, before any work is done."""
+    """Refuse a path that no file can be written to, before any work is done."""
     if not out.parent.is_dir():
         raise typer.BadParameter(f"the folder {str(out.parent)!r} does not exist", param_hint=option)
     if out.is_dir():
@@ -76,8 +77,17 @@ def open_scores(path: Path, columns: Columns) -> Scores:
     return read_file(path, score=columns.score, label=columns.label, query=columns.query, group=columns.group)
 
 
+def judge_run(path: Path, judgements: Path | None, metrics: Sequence[str], *, bootstrap: int = 1000) -> Evaluation:
+    """Return the metrics of a TREC run file, as trec_eval defines them."""
+    if judgements is None:
+        raise typer.BadParameter(f"{path} is a TREC run file; give --judgements FILE, the qrels")
+    names = list(metrics) or ["ndcg@10", "map", "recall@100", "mrr"]
+    grades = read_judgements(judgements).by_query()
+    return evaluate_run(read_trec_run(path).by_query(), grades, names, bootstrap=bootstrap)
+
+
 def default_metrics(scores: Scores) -> list[str]:
-    """What to measure if nobody says: NDCG for grades, average precision for labels of 0 and 1."""
+    """Return the default metrics: NDCG for grades, average precision for labels of 0 and 1."""
     if bool(((scores.labels != 0) & (scores.labels != 1)).any()):
         return ["ndcg", "ndcg@10"]
     return ["ap", "auroc"] if scores.query_ids is None else ["ap", "ndcg@10"]
@@ -87,17 +97,17 @@ def judge(scores: Scores, metrics: Sequence[str], *, bootstrap: int = 1000) -> E
     return evaluate_grades(scores.scores, scores.labels, metrics, query_ids=scores.query_ids, bootstrap=bootstrap)
 
 
-def facts(found: Evaluation) -> dict[str, dict[str, object]]:
-    """What was found of every metric, for programs."""
+def facts(evaluation: Evaluation) -> dict[str, dict[str, object]]:
+    """Return mean, interval, counts and definition of every metric, for JSON output."""
     return {
         name: {
             "mean": mean,
-            "interval": found.intervals.get(name),
-            "lists": len(found.query_ids),
-            "left_out": found.skipped[name],
-            "definition": found.definitions[name],
+            "interval": evaluation.intervals.get(name),
+            "lists": len(evaluation.query_ids),
+            "left_out": evaluation.skipped[name],
+            "definition": evaluation.definitions[name],
         }
-        for name, mean in found.means.items()
+        for name, mean in evaluation.means.items()
     }
 
 
@@ -136,12 +146,12 @@ def same_items(first: Scores, second: Scores, name: str) -> Scores:
         raise ValueError(f"{name}: expected the {len(first)} items of the first, got {len(second)}")
     if first.sample_ids is not None and second.sample_ids is not None:
         left, right = (_keys(each) for each in (first, second))
-        place = {key: row for row, key in enumerate(right)}
-        if len(place) == len(right) and len(set(left)) == len(left):
-            missing = [key for key in left if key not in place]
+        row_of = {key: row for row, key in enumerate(right)}
+        if len(row_of) == len(right) and len(set(left)) == len(left):
+            missing = [key for key in left if key not in row_of]
             if missing:
                 raise ValueError(f"{name}: expected the items of the first, got none for {missing[0]}")
-            second = _select(second, torch.tensor([place[key] for key in left]))
+            second = _select(second, torch.tensor([row_of[key] for key in left]))
     queries = [_names(each.query_ids, each.query_names, len(each)) for each in (first, second)]
     if queries[0] != queries[1]:
         row = next(row for row, (left, right) in enumerate(zip(*queries, strict=True)) if left != right)

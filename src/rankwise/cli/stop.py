@@ -36,11 +36,11 @@ def sigterm_like_ctrl_c() -> Iterator[None]:
 
 
 def is_first_process() -> bool:
-    """Whether this process speaks for the run; the others are silent unless something goes wrong."""
+    """Return whether this process prints for the run; the others print errors only."""
     return os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == "0"
 
 
 def lost_a_process(problem: RuntimeError) -> bool:
-    """Whether an error means that another process of the run is gone."""
+    """Return whether an error means that another process of the run has ended."""
     signs = ("closed by peer", "connection reset", "broken pipe", "connection refused", "timed out", "nccl error")
     return int(os.environ.get("WORLD_SIZE", "1")) > 1 and any(sign in str(problem).lower() for sign in signs)

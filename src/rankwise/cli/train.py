@@ -63,7 +63,13 @@ def train(
     else:
         problem = load_problem(what, changes)
     same = [str(out / "recipe.yaml")] if from_data else [what, *changes]
-    _train_and_show(problem, out, same, lambda watcher: train_seeds(problem, out=out, resume=resume, watcher=watcher))
+    _train_and_show(
+        problem,
+        out,
+        same,
+        lambda watcher: train_seeds(problem, out=out, resume=resume, watcher=watcher),
+        inferred=from_data,
+    )
 
 
 def go_on(begin: Path, data: str | None, changes: Sequence[str], out: Path) -> None:
@@ -85,7 +91,12 @@ def go_on(begin: Path, data: str | None, changes: Sequence[str], out: Path) -> N
 
 
 def _train_and_show(
-    problem: Problem[Any, Any], out: Path, same: Sequence[str], train: Callable[[_Shown], list[Run]]
+    problem: Problem[Any, Any],
+    out: Path,
+    same: Sequence[str],
+    train: Callable[[_Shown], list[Run]],
+    *,
+    inferred: bool = False,
 ) -> None:
     """Train with progress on the terminal, and print the results.
 
@@ -94,6 +105,7 @@ def _train_and_show(
         out: the folder of the runs.
         same: arguments of `rankwise train` that go on with a run that was stopped.
         train: calls the training with a watcher.
+        inferred: whether what was inferred from the data was shown before.
     """
     from rankwise.problems.trials import tabulate_seeds
     from rankwise.training import Interrupted
@@ -104,7 +116,7 @@ def _train_and_show(
         # While training goes on it takes signals itself; this is for what comes before and after.
         with (
             sigterm_like_ctrl_c(),
-            progress_bar("loss {task.fields[loss]}  {task.fields[found]}  {task.fields[speed]}") as progress,
+            progress_bar("loss {task.fields[loss]}  {task.fields[value]}  {task.fields[speed]}") as progress,
         ):
             runs = train(_Shown(progress, problem.metric))
     except Interrupted as stopped:
@@ -153,7 +165,7 @@ def _train_and_show(
         name = "Validation" if len(runs) == 1 else f"Seed {run.record['seed']}"
         if curve := run.history.curve(problem.metric):
             print_paragraph(f"{name}: {problem.metric} {curve[0]:.3f} {sparkline(curve)} {curve[-1]:.3f}")
-    if left_out := getattr(runs[0].schema, "left_out", None):
+    if (left_out := getattr(runs[0].schema, "left_out", None)) and not inferred:
         reasons = "; ".join(f"{name} ({reason})" for name, reason in left_out.items())
         print_paragraph(f"Columns that are no features: {reasons}")
     print_paragraph(f"Run: {out}")
@@ -209,7 +221,7 @@ class _Shown:
         if done and is_first_process():
             say(f"seed {seed}: going on after step {done} of {steps}")
         self._bar = self._progress.add_task(
-            f"seed {seed}", total=steps, completed=done, loss="-", found="", speed="", start=True
+            f"seed {seed}", total=steps, completed=done, loss="-", value="", speed="", start=True
         )
         self._since, self._rows = monotonic(), 0
 
@@ -221,11 +233,11 @@ class _Shown:
 
     def evaluation(self, step: int, metrics: Mapping[str, float]) -> None:
         assert self._bar is not None
-        found = f"{self._metric} {metrics[self._metric]:.4f}"
-        self._progress.update(self._bar, found=found)
+        value = f"{self._metric} {metrics[self._metric]:.4f}"
+        self._progress.update(self._bar, value=value)
         if not shows_progress():
             loss = f"loss {self._loss:.4g}, " if self._loss == self._loss else ""
-            self.says(f"step {step}: {loss}validation {found}")
+            self.says(f"step {step}: {loss}validation {value}")
 
     def says(self, text: str) -> None:
         if is_first_process():

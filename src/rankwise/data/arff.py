@@ -54,9 +54,9 @@ def read_arff(path: str | Path, *, labels: LabelChoice = None) -> SparsePart:
     rows, columns, values = _read_rows(path, lines, head)
     wrong = is_label[columns] & (values != 1) & (values != 0)
     if wrong.any():
-        place = int(wrong.argmax())
-        name = head.names[columns[place]]
-        bad_line(path, head.line_of_row[rows[place]], f"0 or 1 as the label {name!r}", f"{values[place]:g}")
+        first = int(wrong.argmax())
+        name = head.names[columns[first]]
+        bad_line(path, head.line_of_row[rows[first]], f"0 or 1 as the label {name!r}", f"{values[first]:g}")
     kept = values != 0
     rows, columns, values = rows[kept], columns[kept], values[kept]
     sparse, names = [], []
@@ -105,18 +105,18 @@ def _read_head(path: Path, lines: Sequence[str]) -> _Head:
         if word.startswith("@relation"):
             relation = text[9:].strip()
         elif word.startswith("@attribute"):
-            found = ATTRIBUTE.match(text)
-            if found is None:
+            match = ATTRIBUTE.match(text)
+            if match is None:
                 bad_line(path, number, "`@attribute name type`", repr(text))
-            names.append(found[1].strip("'\""))
+            names.append(match[1].strip("'\""))
             if names[-1] in seen:
                 bad_line(path, number, "a different name for every attribute", f"{names[-1]!r} again")
             seen.add(names[-1])
-            absent.append(_absent_value(path, number, names[-1], found[2].strip()))
+            absent.append(_absent_value(path, number, names[-1], match[2].strip()))
         elif word.startswith("@data"):
             rows = [
-                place
-                for place, row in enumerate(lines[number:], start=number + 1)
+                line_number
+                for line_number, row in enumerate(lines[number:], start=number + 1)
                 if row.strip() and not row.lstrip().startswith("%")
             ]
             if not names or not rows:

@@ -1,4 +1,4 @@
-"""What the plain AP loss of a batch says when positives are more frequent there than in the data."""
+"""Bias of the plain AP loss in batches with more positives than the data."""
 
 from __future__ import annotations
 

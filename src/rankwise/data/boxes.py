@@ -24,7 +24,7 @@ class BoxedImage:
         file: of the image.
         height, width: in pixels, as the annotation says.
         corners: (n, 4) left, top, right and bottom edge of each object, in pixels; labels: (n,) classes 0 .. C-1.
-        ignored: (n,) objects that are neither to be found nor wrong to be found.
+        ignored: (n,) objects that are neither missed nor wrong.
     """
 
     file: Path
@@ -113,7 +113,7 @@ class BoxCollector:
             classes = tuple(sorted({name for image in self._images for name in image.names}))
         if not classes:
             raise ValueError(f"{where}: expected images with boxes, got none in {len(self._images)} images")
-        number = {name: place for place, name in enumerate(classes)}
+        number = {name: index for index, name in enumerate(classes)}
         images = tuple(
             BoxedImage(
                 each.file,

@@ -23,7 +23,7 @@ BIAS = 0.05
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was found.
+    """One finding in the data.
 
     Attributes:
         severity: "error" (training will fail or the figures will be wrong), "warning" (likely not what you want) or
@@ -76,7 +76,7 @@ def check_parts(
     findings: list[Finding] = []
     steps = 2 * len(names)
     for done, (name, part) in enumerate(parts.items()):
-        columns = feature_names or [str(place + 1) for place in range(part.features.shape[1])]
+        columns = feature_names or [str(index + 1) for index in range(part.features.shape[1])]
         findings += (Finding(severity, name, what, advice) for severity, what, advice in _check_part(part, columns))
         _report(on_progress, (done + 1) / steps)
     for done, name in enumerate(names[1:]):
@@ -307,10 +307,10 @@ def _count(count: int, noun: str) -> str:
 
 def _some(columns: Sequence[str], chosen: Tensor) -> str:
     """The first three of the chosen columns by name."""
-    places = chosen.nonzero().squeeze(1).tolist()
-    shown = ", ".join(columns[place] for place in places[:3])
-    more = f" and {len(places) - 3} more" if len(places) > 3 else ""
-    return f"{'feature' if len(places) == 1 else 'features'} {shown}{more}"
+    indices = chosen.nonzero().squeeze(1).tolist()
+    shown = ", ".join(columns[index] for index in indices[:3])
+    more = f" and {len(indices) - 3} more" if len(indices) > 3 else ""
+    return f"{'feature' if len(indices) == 1 else 'features'} {shown}{more}"
 
 
 def _report(on_progress: Progress | None, share: float) -> None:

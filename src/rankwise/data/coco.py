@@ -34,7 +34,7 @@ def read_coco(
         bad_boxes: "error", or "skip" to leave boxes without an area out.
         labels: "optional" reads a file without `annotations`, too.
 
-    Crowds are ignored: neither to be found nor wrong to be found.
+    Crowds are ignored: neither missed nor wrong.
     """
     path = Path(path)
     content = _load(path, labels)
@@ -43,9 +43,9 @@ def read_coco(
     collector = BoxCollector(tuple(names.values()) if classes is None else classes, bad_boxes)
     known = _images(path, content["images"])
     objects: dict[Any, list[tuple[str, str, list[float], bool]]] = {number: [] for number in known}
-    for place, each in enumerate(content.get("annotations", ())):
-        image, found = _annotation(f"{path}, annotation {place}", each, known, names)
-        objects[image].append(found)
+    for index, each in enumerate(content.get("annotations", ())):
+        image, box = _annotation(f"{path}, annotation {index}", each, known, names)
+        objects[image].append(box)
     folder = _folder(path, images, next(iter(known.values()))["file_name"]) if known else path.parent
     for number, image in known.items():
         file = folder / image["file_name"]
@@ -64,36 +64,36 @@ def _load(path: Path, labels: Labels) -> Mapping[str, list[Any]]:
     for key in ("images",) if unlabelled else ("images", "annotations", "categories"):
         if not isinstance(content, dict) or not isinstance(content.get(key), list):
             raise ValueError(f"{path}: expected a list {key!r}, in the form of COCO, got none")
-    found: dict[str, list[Any]] = content
-    return found
+    records: dict[str, list[Any]] = content
+    return records
 
 
 def _categories(path: Path, categories: Sequence[Any]) -> dict[Any, str]:
-    found: dict[Any, str] = {}
-    for place, each in enumerate(categories):
+    names: dict[Any, str] = {}
+    for index, each in enumerate(categories):
         if not _has(each, id=int, name=str):
-            raise ValueError(f"{path}, category {place}: expected an id and a name, got {_short(each)}")
-        if each["id"] in found:
-            raise ValueError(f"{path}, category {place}: expected an id of its own, got {each['id']} again")
-        found[each["id"]] = each["name"]
-    return dict(sorted(found.items()))
+            raise ValueError(f"{path}, category {index}: expected an id and a name, got {_short(each)}")
+        if each["id"] in names:
+            raise ValueError(f"{path}, category {index}: expected an id of its own, got {each['id']} again")
+        names[each["id"]] = each["name"]
+    return dict(sorted(names.items()))
 
 
 def _images(path: Path, images: Sequence[Any]) -> dict[Any, Mapping[str, Any]]:
-    found: dict[Any, Mapping[str, Any]] = {}
-    for place, each in enumerate(images):
-        where = f"{path}, image {place}"
+    by_id: dict[Any, Mapping[str, Any]] = {}
+    for index, each in enumerate(images):
+        where = f"{path}, image {index}"
         if not _has(each, id=int, file_name=str, height=int, width=int):
             raise ValueError(f"{where}: expected id, file_name, height and width, got {_short(each)}")
         if each["height"] < 1 or each["width"] < 1:
             raise ValueError(f"{where}: expected at least 1 x 1 pixels, got {each['width']} x {each['height']}")
-        if each["id"] in found:
+        if each["id"] in by_id:
             raise ValueError(f"{where}: expected an id of its own, got {each['id']} again")
         file = Path(each["file_name"])
         if file.is_absolute() or ".." in file.parts:
             raise ValueError(f"{where}: expected a file_name inside the folder of the images, got {str(file)!r}")
-        found[each["id"]] = each
-    return found
+        by_id[each["id"]] = each
+    return by_id
 
 
 def _annotation(
@@ -119,11 +119,11 @@ def _folder(path: Path, images: str | Path | None, first: str) -> Path:
         return Path(images)
     above = path.parent.parent
     tried = [path.parent, path.parent / "images", above / path.stem.removeprefix("instances_"), above / "images"]
-    found = next((folder for folder in tried if (folder / first).is_file()), None)
-    if found is None:
-        places = ", ".join(map(str, tried))
-        raise FileNotFoundError(f"{path}: expected the image {first!r} in one of {places}; say where images are")
-    return found
+    chosen = next((folder for folder in tried if (folder / first).is_file()), None)
+    if chosen is None:
+        folders = ", ".join(map(str, tried))
+        raise FileNotFoundError(f"{path}: expected the image {first!r} in one of {folders}; say where images are")
+    return chosen
 
 
 def _has(value: Any, **kinds: type) -> bool:

@@ -118,5 +118,5 @@ def refuse_cells(
     lines = frame[LINE].to_numpy()[where]
     first = ", ".join(map(str, lines[:3].tolist()))
     more = f" and {len(lines) - 3} more" if len(lines) > 3 else ""
-    places = f"line{'s' if len(lines) > 1 else ''} {first}{more}"
-    raise ValueError(f"{path}, column {name!r}, {places}: expected {expected}, got {got}")
+    rows = f"line{'s' if len(lines) > 1 else ''} {first}{more}"
+    raise ValueError(f"{path}, column {name!r}, {rows}: expected {expected}, got {got}")

@@ -37,9 +37,9 @@ def parse_complete_lines(
     lines, colons = text.count(b"\n") + 1, first.count(b":")
     if not _FORM.match(first) or text.count(b":") != lines * colons or text.count(b" ") != lines * colons:
         return None
-    places = range(colons - 1)
-    columns = ["grade", "qid", "query", *(f"{kind}{place}" for place in places for kind in ("index", "value"))]
-    types = [pl.Float64, pl.String, pl.Int64, *([pl.Int32, pl.Float64] * len(places))]
+    features = range(colons - 1)
+    columns = ["grade", "qid", "query", *(f"{kind}{feature}" for feature in features for kind in ("index", "value"))]
+    types = [pl.Float64, pl.String, pl.Int64, *([pl.Int32, pl.Float64] * len(features))]
     try:
         frame = pl.read_csv(
             BytesIO(text.replace(b":", b" ")),
@@ -54,7 +54,7 @@ def parse_complete_lines(
         len(frame) == lines
         and not any(column.null_count() for column in frame)
         and bool((frame["qid"] == "qid").all())
-        and all(bool((frame[f"index{place}"] == place + 1).all()) for place in places)
+        and all(bool((frame[f"index{feature}"] == feature + 1).all()) for feature in features)
     )
     if not complete:
         return None

@@ -150,7 +150,7 @@ class DetectionPart(Dataset[Batch]):
 
 @dataclass(frozen=True)
 class DetectionSchema:
-    """The classes of the objects to be found, and the form in which a model takes images.
+    """Classes of the objects to detect, and the form in which a model takes images.
 
     Classes are matched by name; a source may lack some of them, an unknown one is an error.
 
@@ -240,15 +240,15 @@ class DetectionSchema:
 
     def _read_images(self, source: Any, cache: bool) -> DetectionPart:
         """Return images without boxes."""
-        found = read_images(source, labels="optional").source
+        images = read_images(source, labels="optional").source
         prepared: ImageSource
-        if isinstance(found, ArrayImages):
-            sizes = [(int(found.images.shape[2]), int(found.images.shape[3]))] * len(found)
-            prepared = ArrayImages.prepared(found.images, channels=3, resize=self.resize, invert=False)
+        if isinstance(images, ArrayImages):
+            sizes = [(int(images.images.shape[2]), int(images.images.shape[3]))] * len(images)
+            prepared = ArrayImages.prepared(images.images, channels=3, resize=self.resize, invert=False)
         else:
-            assert isinstance(found, EncodedImages)
-            sizes = [found.size(index) for index in range(len(found))]
-            prepared = EncodedImages(found.contents, found.names, channels=3, resize=self.resize, cache=cache)
+            assert isinstance(images, EncodedImages)
+            sizes = [images.size(index) for index in range(len(images))]
+            prepared = EncodedImages(images.contents, images.names, channels=3, resize=self.resize, cache=cache)
         boxes = torch.zeros(0, 4), torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.bool)
         names = [Path(prepared.name(index) or f"image {index}") for index in range(len(prepared))]
         known = tuple(BoxedImage(name, *size, *boxes) for name, size in zip(names, sizes, strict=True))

@@ -90,7 +90,7 @@ def check_expanded(path: Path, size: int) -> None:
 
 
 def is_finite_number(text: str | bytes) -> bool:
-    """Whether this is a number that float32 can hold."""
+    """Return whether this is a number that float32 can hold."""
     try:
         return abs(float(text)) <= LARGEST
     except ValueError:
@@ -98,7 +98,7 @@ def is_finite_number(text: str | bytes) -> bool:
 
 
 def is_compressed(path: Path) -> bool:
-    """Whether the file begins as gzip or xz files do; names are not asked."""
+    """Return whether a file begins as gzip or xz files do, whatever its name."""
     with _explained(path), path.open("rb") as raw:
         return raw.read(len(XZ)).startswith((GZIP, XZ))
 
@@ -168,7 +168,7 @@ def _decompressed(path: Path, raw: IO[bytes]) -> IO[bytes] | _Limited:
 
 
 class _Limited:
-    """What a compressed file holds, as long as that is no more than it may hold."""
+    """Contents of a compressed file, refused beyond a limit."""
 
     def __init__(self, path: Path, stream: IO[bytes]) -> None:
         self._path, self._stream, self._size = path, stream, 0

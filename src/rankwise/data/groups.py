@@ -17,7 +17,7 @@ ENDINGS = (".query", ".group")
 def find_group_file(path: str | Path) -> Path | None:
     """The file of list sizes beside a data file: its whole name with `.query` or `.group` added; None if none."""
     path = Path(path)
-    return next((found for ending in ENDINGS if (found := path.with_name(path.name + ending)).exists()), None)
+    return next((file for ending in ENDINGS if (file := path.with_name(path.name + ending)).exists()), None)
 
 
 def read_group_sizes(path: str | Path) -> Tensor:
@@ -50,18 +50,20 @@ def query_ids_beside(path: Path, rows: int, query_ids: Tensor | None) -> Tensor 
 
     Where both exist they must cut the rows in the same way.
     """
-    found = find_group_file(path)
-    if found is None:
+    sizes_file = find_group_file(path)
+    if sizes_file is None:
         return query_ids
-    sizes = read_group_sizes(found)
+    sizes = read_group_sizes(sizes_file)
     if int(sizes.sum()) != rows:
-        raise ValueError(f"{found}: expected sizes that add up to the {rows} rows of {path}, got {int(sizes.sum())}")
+        raise ValueError(
+            f"{sizes_file}: expected sizes that add up to the {rows} rows of {path}, got {int(sizes.sum())}"
+        )
     if query_ids is None:
         return torch.repeat_interleave(torch.arange(len(sizes)), sizes)
     own = query_ids.unique_consecutive(return_counts=True)[1]
     if not torch.equal(own, sizes):
         raise ValueError(
-            f"{found}: expected the {len(own)} lists that the query ids in {path} make, got {len(sizes)} others; "
+            f"{sizes_file}: expected the {len(own)} lists that the query ids in {path} make, got {len(sizes)} others; "
             "remove the one that is wrong"
         )
     return query_ids

@@ -93,11 +93,11 @@ def read_images(
     arrays = _arrays_of(source)
     if arrays is not None:
         name = str(source) if isinstance(source, str | Path) else "arrays"
-        pixels, found = _check_arrays(name, arrays, labels)
+        pixels, given = _check_arrays(name, arrays, labels)
         images = ArrayImages.prepared(pixels, channels=channels, resize=resize, invert=invert)
-        if found is None:
+        if given is None:
             return ImageSet(images, None, (), name=name)
-        names, numbers = np.unique(found, return_inverse=True)
+        names, numbers = np.unique(given, return_inverse=True)
         targets = torch.from_numpy(numbers.reshape(-1).astype(np.int64))
         return ImageSet(images, targets, tuple(map(str, names.tolist())), name=name)
     if isinstance(source, str | Path):

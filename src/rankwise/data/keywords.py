@@ -71,8 +71,8 @@ class KeywordIndex:
         index = bm25s.BM25(k1=k1, b=b)
         numbers = [[vocabulary[word] for word in each] for each in words]
         index.index((numbers, dict(vocabulary)), create_empty_token=False, show_progress=False)
-        found = {name: torch.from_numpy(np.asarray(index.scores[name])) for name in ("indptr", "indices", "data")}
-        entries = SparseRows(found["indptr"].long(), found["indices"].long(), found["data"].float(), len(texts))
+        arrays = {name: torch.from_numpy(np.asarray(index.scores[name])) for name in ("indptr", "indices", "data")}
+        entries = SparseRows(arrays["indptr"].long(), arrays["indices"].long(), arrays["data"].float(), len(texts))
         return cls(tuple(vocabulary), entries)
 
     @property

@@ -97,18 +97,18 @@ def read_letor(
         >>> part.features.tolist(), part.labels.tolist(), part.query_ids.tolist()
         ([[0.5, 0.0, 1.5], [0.0, 1.0, 0.0]], [2, 0], [7, 7])
     """
-    found = parse_letor(
+    parsed = parse_letor(
         path, width=features, origins=origins, cache=cache, on_progress=on_progress, block_bytes=block_bytes
     )
-    if found.origins and origins is None:
-        index = next(iter(found.origins))
+    if parsed.origins and origins is None:
+        index = next(iter(parsed.origins))
         warnings.warn(
-            f"{path}: float32 cannot hold the differences of {len(found.origins)} features, such as feature {index}; "
+            f"{path}: float32 cannot hold the differences of {len(parsed.origins)} features, such as feature {index}; "
             "read_table shifts them first",
             DataNote,
             stacklevel=2,
         )
-    return found.part
+    return parsed.part
 
 
 class LetorFile(NamedTuple):
@@ -198,7 +198,7 @@ def read_letor_chunks(path: str | Path, *, width: int, origins: Mapping[int, flo
 
 
 def read_letor_comments(path: str | Path) -> list[str]:
-    """What stands behind the `#` of every row, "" where nothing does: document ids, in the LETOR collections.
+    """Return the text after the `#` of every row, "" if there is none: document ids, in the LETOR collections.
 
     Example:
         >>> import tempfile

@@ -21,7 +21,7 @@ _FORMS = ("combined_data_*.txt", "mv_*.txt")
 
 
 def is_netflix(folder: str | Path) -> bool:
-    """Whether a folder holds files that `read_netflix` reads."""
+    """Return whether a folder holds files that `read_netflix` reads."""
     return bool(_files(Path(folder)))
 
 
@@ -38,8 +38,8 @@ def read_netflix(folder: str | Path) -> Interactions:
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     path = Path(folder, "combined_data_1.txt")
         ...     _ = path.write_text("7:\\n30,4,2005-09-06\\n8:\\n30,2,2005-09-07\\n")
-        ...     found = read_netflix(folder)
-        >>> found.items.tolist(), found.item_names, found.ratings.tolist(), found.times.diff().tolist()
+        ...     ratings = read_netflix(folder)
+        >>> ratings.items.tolist(), ratings.item_names, ratings.ratings.tolist(), ratings.times.diff().tolist()
         ([0, 1], ('7', '8'), [4.0, 2.0], [1])
     """
     require("reading interactions", ("polars",))
@@ -60,7 +60,7 @@ def read_netflix(folder: str | Path) -> Interactions:
 
 
 def _files(folder: Path) -> list[Path]:
-    return next((found for form in _FORMS if (found := sorted(folder.glob(form)))), [])
+    return next((files for form in _FORMS if (files := sorted(folder.glob(form)))), [])
 
 
 def _read(path: Path) -> pl.DataFrame:

@@ -21,7 +21,7 @@ class Boxes(NamedTuple):
     Attributes:
         corners: (B, M, 4) left, top, right and bottom edge in pixels.
         mask: (B, M) False where there is no object.
-        ignored: (B, M) objects that are neither to be found nor wrong to be found (crowds, difficult ones).
+        ignored: (B, M) objects that are neither missed nor wrong (crowds, difficult ones).
     """
 
     corners: Tensor

@@ -1,4 +1,4 @@
-"""Which rows of a table are the same, exactly, in time that grows little faster than the table."""
+"""Find equal rows of a table, exactly, in time that grows little faster than the table."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ def rows_found_in(rows: _Rows, others: _Rows) -> _Ids:
         >>> rows_found_in(table, np.array([[5, 6], [3, 4]], dtype=np.float32)).tolist()
         [-1, 1]
     """
-    found = np.full(len(rows), -1, dtype=np.int64)
+    matching = np.full(len(rows), -1, dtype=np.int64)
     if not len(rows) or not len(others):
-        return found
+        return matching
     hashes, other_hashes = _hash(rows, None), _hash(others, None)
     order = np.argsort(other_hashes, kind="stable")
-    place = np.searchsorted(other_hashes[order], hashes).clip(max=len(others) - 1)
-    candidates = np.flatnonzero(other_hashes[order[place]] == hashes)
-    matches = order[place[candidates]]
+    index = np.searchsorted(other_hashes[order], hashes).clip(max=len(others) - 1)
+    candidates = np.flatnonzero(other_hashes[order[index]] == hashes)
+    matches = order[index[candidates]]
     same = _equal(rows, candidates, others, matches)
-    found[candidates[same]] = matches[same]
-    return found
+    matching[candidates[same]] = matches[same]
+    return matching
 
 
 def _hash(rows: _Rows, groups: _Ids | None) -> NDArray[np.uint64]:
@@ -83,10 +83,10 @@ def _mix(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return bits
 
 
-def _equal(rows: _Rows, places: _Ids, others: _Rows, other_places: _Ids) -> NDArray[np.bool_]:
-    same = np.empty(len(places), dtype=bool)
+def _equal(rows: _Rows, indices: _Ids, others: _Rows, other_indices: _Ids) -> NDArray[np.bool_]:
+    same = np.empty(len(indices), dtype=bool)
     step = max(BLOCK_CELLS // max(rows.shape[1], 1), 1)
-    for start in range(0, len(places), step):
+    for start in range(0, len(indices), step):
         piece = slice(start, start + step)
-        same[piece] = (rows[places[piece]] == others[other_places[piece]]).all(1)
+        same[piece] = (rows[indices[piece]] == others[other_indices[piece]]).all(1)
     return same

@@ -18,7 +18,7 @@ class DataNote(UserWarning):
 
 
 class Schema(Protocol):
-    """What was learned about the form of the data: names of columns, classes, vocabularies.
+    """Form of the data as learned from the training part: names of columns, classes, vocabularies.
 
     A schema is learned from the training source once, is the same for all seeds, and reads every other source. It is
     saved as JSON with tensors beside it.

@@ -43,7 +43,7 @@ class Scores:
     Attributes:
         scores: (N,) float64. labels: (N,) int64, or float64 where grades are not whole numbers.
         query_ids, group_ids, sample_ids: (N,) int64, or None where there is no such column.
-        query_names, group_names, sample_names: what the ids stand for where the file holds text: id i is called
+        query_names, group_names, sample_names: names of the ids where the file holds text: id i is called
             `names[i]`. None where the file holds whole numbers, which are then the ids themselves.
         features: (N, D) float32, or None.
         columns: which column was taken for what.
@@ -83,7 +83,7 @@ def read_scores(
             default the one with a usual name, see `COLUMN_NAMES`; upper and lower case are alike.
         query, group, id: the columns that say which list a row belongs to, which part of the data, and which item it
             is; whole numbers or text. By default one with a usual name, if there is any.
-        features: columns of numbers that a model may learn from; "x*" stands for all that begin with x. In an npz file
+        features: columns of numbers that a model may learn from; "x*" selects all that begin with x. In an npz file
             an array (N, D) may be named.
 
     Returns:
@@ -100,7 +100,7 @@ def read_scores(
     """
     table = _open(Path(path))
     asked = {"score": score, "label": label, "query": query, "group": group, "id": id}
-    columns = {kind: found for kind, name in asked.items() if (found := table.find(kind, name)) is not None}
+    columns = {kind: column for kind, name in asked.items() if (column := table.find(kind, name)) is not None}
     wanted = {name: table.numbers(name, wide=True) for name in table.match(features)}
     query_ids, query_names = table.ids(columns.get("query"))
     group_ids, group_names = table.ids(columns.get("group"))
@@ -121,11 +121,11 @@ def read_scores(
 
 @dataclass(frozen=True)
 class _Table:
-    """Columns by name, as they stand in the file; `place` and `first` say how a row is named in messages."""
+    """Columns by name, as they stand in the file; `unit` and `first` name a row in messages."""
 
     path: Path
     columns: Mapping[str, polars.Series | NDArray[Any]]
-    place: str = "row"
+    unit: str = "row"
     first: int = 1
 
     def find(self, kind: str, name: str | None) -> str | None:
@@ -202,7 +202,7 @@ class _Table:
             column = self.columns[name]
             value = column[at] if isinstance(column, np.ndarray) else column[at[0]]
             got = "nothing" if value is None or value == "" else repr(str(value))
-            where = f"{self.path}, {self.place} {self.first + at[0]}, column {name!r}"
+            where = f"{self.path}, {self.unit} {self.first + at[0]}, column {name!r}"
             raise ValueError(f"{where}: expected {expected}, got {got}")
 
 
@@ -247,7 +247,7 @@ def _open_frame(path: Path) -> _Table:
         raise ValueError(
             f"{path}: cannot be read as lines of values between {between} ({_one_line(problem)})"
         ) from None
-    return _Table(path, {name.strip(): frame[name] for name in frame.columns}, place="line", first=2)
+    return _Table(path, {name.strip(): frame[name] for name in frame.columns}, unit="line", first=2)
 
 
 def _numbers(column: polars.Series) -> NDArray[Any]:

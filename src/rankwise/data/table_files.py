@@ -272,28 +272,28 @@ def _read_arff(path: Path) -> pl.DataFrame:
     for number, line in enumerate(lines, start=1):
         stripped = line.strip()
         if stripped.lower().startswith("@attribute"):
-            found = ATTRIBUTE.match(stripped)
-            if found is None:
+            match = ATTRIBUTE.match(stripped)
+            if match is None:
                 bad_line(path, number, "`@attribute name type`", repr(stripped))
-            names.append(found[1].strip("'\""))
+            names.append(match[1].strip("'\""))
         elif stripped.lower().startswith("@data"):
             break
     else:
         raise ValueError(f"{path}: expected a line @data, got none (is this an ARFF file?)")
-    kept = [(place, row) for place, row in enumerate(lines[number:], start=number + 1) if row.strip()]
-    kept = [(place, row) for place, row in kept if not row.lstrip().startswith("%")]
+    kept = [(line_number, row) for line_number, row in enumerate(lines[number:], start=number + 1) if row.strip()]
+    kept = [(line_number, row) for line_number, row in kept if not row.lstrip().startswith("%")]
     if not names or not kept:
         raise ValueError(f"{path}: expected attributes and rows, got {len(names)} and {len(kept)}")
     rows = [next(csv.reader([row], quotechar="'", skipinitialspace=True)) for _, row in kept]
-    for (place, row), fields in zip(kept, rows, strict=True):
+    for (line_number, row), fields in zip(kept, rows, strict=True):
         if len(fields) != len(names):
-            bad_line(path, place, f"{len(names)} values, one for each attribute", repr(row))
+            bad_line(path, line_number, f"{len(names)} values, one for each attribute", repr(row))
     columns = {
         name: pl.Series(name, [None if cell.strip() in MISSING else cell.strip() for cell in cells])
         for name, cells in zip(names, zip(*rows, strict=True), strict=True)
     }
     frame = pl.DataFrame({name: _numbers_if_all(column) for name, column in columns.items()})
-    return frame.with_columns(pl.Series(LINE, [place for place, _ in kept], dtype=pl.UInt32))
+    return frame.with_columns(pl.Series(LINE, [line_number for line_number, _ in kept], dtype=pl.UInt32))
 
 
 def _numbers_if_all(column: pl.Series) -> pl.Series:
@@ -406,12 +406,12 @@ def _is_header(path: Path, lines: list[list[str]]) -> bool:
         return True
     if all(map(_is_number, first)):
         return False
-    texts = [place for place, field in enumerate(first) if field not in MISSING and not _is_number(field)]
-    for place in texts:
-        values = [row[place] for row in below if row[place] not in MISSING]
+    texts = [column for column, field in enumerate(first) if field not in MISSING and not _is_number(field)]
+    for column in texts:
+        values = [row[column] for row in below if row[column] not in MISSING]
         if values and all(map(_is_number, values)):
             return True  # a name above numbers
-        if first[place] in values:
+        if first[column] in values:
             return False  # a value that occurs again
     raise ValueError(
         f"{path}: expected a first line of names or of values, got {', '.join(first[:4])!r}, which may be either; say "

@@ -370,13 +370,13 @@ def find_unusable(
     """Return the columns that `read_table` refuses, each with the reason; it stops at the first."""
     raw = open_table(source, header=header)
     chosen = _choose_features(raw, find_column(raw.name, raw.columns, "label", label), query, drop, None, ())
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for name in chosen:
         try:
             learn_features(raw, [name], missing="keep")
         except ValueError as problem:
-            found[name] = str(problem).removeprefix(f"{raw.name}, ").partition(";")[0]
-    return found
+            reasons[name] = str(problem).removeprefix(f"{raw.name}, ").partition(";")[0]
+    return reasons
 
 
 def _learn_letor(

@@ -221,13 +221,13 @@ class TextSchema:
     def tensors(self) -> dict[str, Tensor]:
         """Return the embeddings of the documents, the entries of the keyword index, and the word vectors."""
         entries = self.index.entries
-        found = {
+        tensors = {
             "vectors": self.vectors,
             "starts": entries.starts,
             "columns": entries.columns,
             "scores": entries.values,
         }
-        return found if self.words is None else {**found, "words": self.words.vectors}
+        return tensors if self.words is None else {**tensors, "words": self.words.vectors}
 
     @classmethod
     def from_saved(cls, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> TextSchema:

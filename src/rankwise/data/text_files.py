@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from rankwise.data.columns import read_numbers
-from rankwise.data.files import bad_line, check_file, is_finite_number, read_text
+from rankwise.data.files import bad_line, check_file, is_finite_number, read_line_blocks, read_text
 from rankwise.data.table_files import JSON_LINES, RawTable, open_table
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "find_collection",
     "is_file_name",
     "is_texts",
+    "is_trec_run",
     "read_judgements",
     "read_texts",
     "read_trec_run",
@@ -65,6 +66,11 @@ class Judgements(NamedTuple):
     rows: Tensor
     documents: tuple[str, ...]
     grades: Tensor | None
+
+    def by_query(self) -> dict[str, dict[str, float]]:
+        """Return grades by document by query; pairs without a grade have 1."""
+        grades = [1.0] * len(self.documents) if self.grades is None else self.grades.tolist()
+        return _by_query(self.queries, self.rows, self.documents, grades)
 
 
 class CollectionFiles(NamedTuple):
@@ -155,8 +161,8 @@ def read_judgements(source: Any) -> Judgements:
         return _judgements([row[0] for row in rows], [row[2] for row in rows], [float(row[3]) for row in rows])
     raw = open_table(source, header="yes")
     query, document, grade = (_find(raw, names) for names in (QUERY_NAMES, DOCUMENT_NAMES, GRADE_NAMES))
-    for found, names, what in ((query, QUERY_NAMES, "queries"), (document, DOCUMENT_NAMES, "documents")):
-        if found is None:
+    for column, names, what in ((query, QUERY_NAMES, "queries"), (document, DOCUMENT_NAMES, "documents")):
+        if column is None:
             raise ValueError(f"{raw.name}: expected a column of {what}, called {_words(names)}, got {raw.columns[:6]}")
     assert query is not None
     assert document is not None
@@ -196,12 +202,37 @@ class TrecRun(NamedTuple):
     documents: tuple[str, ...]
     scores: Tensor
 
+    def by_query(self) -> dict[str, dict[str, float]]:
+        """Return scores by document by query."""
+        return _by_query(self.queries, self.rows, self.documents, self.scores.tolist())
+
 
 def read_trec_run(path: str | Path) -> TrecRun:
     """Read a TREC run file: lines `query Q0 document rank score tag`."""
     rows = list(_trec_fields(check_file(path), 6, number=4, form="query Q0 document rank score tag"))
-    found = _judgements([row[0] for row in rows], [row[2] for row in rows], None)
-    return TrecRun(*found[:3], torch.tensor([float(row[4]) for row in rows], dtype=torch.float64))
+    judged = _judgements([row[0] for row in rows], [row[2] for row in rows], None)
+    return TrecRun(*judged[:3], torch.tensor([float(row[4]) for row in rows], dtype=torch.float64))
+
+
+def is_trec_run(path: str | Path) -> bool:
+    """Return whether a file is a TREC run file: six fields in the first line, the fourth and fifth of them numbers."""
+    path = check_file(path)
+    if _suffix(path) in (".parquet", ".npz", ".arrow", ".feather"):
+        return False
+    block = next(read_line_blocks(path, block_bytes=1 << 16), None)
+    first = next((line for line in (b"" if block is None else block.text).split(b"\n") if line.strip()), b"").split()
+    return len(first) == 6 and first[3].isdigit() and is_finite_number(first[4])
+
+
+def _by_query(
+    queries: Sequence[str], rows: Tensor, documents: Sequence[str], values: Sequence[float]
+) -> dict[str, dict[str, float]]:
+    """Return values by document by query; of a repeated pair the highest."""
+    by_query: dict[str, dict[str, float]] = {query: {} for query in queries}
+    for row, document, value in zip(rows.tolist(), documents, values, strict=True):
+        own = by_query[queries[row]]
+        own[document] = max(value, own.get(document, value))
+    return by_query
 
 
 def _is_trec(path: Path, fields: int) -> bool:

@@ -27,7 +27,7 @@ def read_voc(path: str | Path, *, classes: Sequence[str] | None = None, bad_boxe
         bad_boxes: "error", or "skip" to leave boxes without an area out.
 
     Edges are taken as they are written: `xmin` 0 or 1 is the left edge of the image, `xmax` its width at most. Objects
-    marked as difficult are ignored: neither to be found nor wrong to be found. A document type or an entity in a file
+    marked as difficult are ignored: neither missed nor wrong. A document type or an entity in a file
     is refused, not read.
     """
     path = Path(path)
@@ -50,13 +50,13 @@ def _all_stems(root: Path) -> tuple[list[str], list[str] | None]:
     lists = {part: root / "ImageSets" / "Main" / f"{name}.txt" for name, part in PARTS.items()}
     if not all(file.is_file() for file in lists.values()):
         return sorted(file.stem for file in (root / "Annotations").glob("*.xml")), None
-    found: dict[str, str] = {}
+    list_of: dict[str, str] = {}
     for part, file in lists.items():
         for stem in _listed(file):
-            if stem in found:
-                raise ValueError(f"{file}: expected images of no other list, got {stem!r} of {found[stem]}")
-            found[stem] = part
-    return list(found), list(found.values())
+            if stem in list_of:
+                raise ValueError(f"{file}: expected images of no other list, got {stem!r} of {list_of[stem]}")
+            list_of[stem] = part
+    return list(list_of), list(list_of.values())
 
 
 def _listed(path: Path) -> list[str]:
@@ -129,7 +129,7 @@ def _image_of(root: Path, stem: str, tree: ElementTree.Element, path: Path) -> P
     # Only its name: a path in an annotation is one of the machine it was written on.
     named = Path((tree.findtext("filename") or "").strip().replace("\\", "/")).name
     wanted = [named, *(stem + ending for ending in ENDINGS)]
-    found = next((folder / name for name in wanted if name and (folder / name).is_file()), None)
-    if found is None:
+    file = next((folder / name for name in wanted if name and (folder / name).is_file()), None)
+    if file is None:
         raise FileNotFoundError(f"{path}: expected its image {named or stem!r} in {folder}, got none there")
-    return found
+    return file

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rankwise.metrics._compare import Comparison, compare, compare_items
 from rankwise.metrics._evaluate import Evaluation, evaluate
 from rankwise.metrics._ndcg import ndcg
+from rankwise.metrics._runs import evaluate_run
 from rankwise.metrics.areas import auroc, average_precision, pap, partial_auroc
 from rankwise.metrics.detection import BoxTable, box_thresholds, evaluate_boxes, right_boxes
 from rankwise.metrics.grades import evaluate_grades
@@ -60,6 +61,7 @@ __all__ = [
     "evaluate_boxes",
     "evaluate_grades",
     "evaluate_retrieval",
+    "evaluate_run",
     "hit_rate",
     "ndcg",
     "pap",

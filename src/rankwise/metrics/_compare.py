@@ -31,7 +31,7 @@ _EQUAL = 1e-12
 
 @dataclass(frozen=True)
 class Comparison:
-    """What `compare` found of two systems a and b.
+    """Difference of two systems a and b with its interval and test, as `compare` returns it.
 
     Attributes:
         metric: name of the metric ("" for plain values).

@@ -23,7 +23,7 @@ __all__ = ["Evaluation", "collect", "evaluate"]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What `evaluate` found.
+    """Metrics of one set of scores: means, intervals, values per list, as `evaluate` returns them.
 
     Attributes:
         means: by metric name, the mean over lists (NaN when every list was left out).

@@ -85,9 +85,9 @@ def _ndcg(ranked: RankedLists, *, k: int | None, gain: Gain) -> Tensor:
     weights, length = ranked.weights, ranked.lists.mask.shape[1]
     if weights is None:
         width = length if k is None else min(k, length)
-        place, valid = ranked.first(width)
-        depth = place.shape[1]
-        first = ranked.once(("first", gain, depth), lambda: _expected_gains(ranked, gain, place, valid))
+        index, valid = ranked.first(width)
+        depth = index.shape[1]
+        first = ranked.once(("first", gain, depth), lambda: _expected_gains(ranked, gain, index, valid))
         best = ranked.once(("best", gain, depth), lambda: _best_gains(ranked, gain, depth))
         discounts = ranked.once(("discounts", depth), lambda: _discounts(depth, first))[:width]
         dcg, ideal = first[:, :width] @ discounts, best[:, depth - width :] @ discounts.flip(0)
@@ -101,9 +101,9 @@ def _discounts(width: int, like: Tensor) -> Tensor:
     return 1 / torch.log2(torch.arange(2, width + 2, dtype=wide_dtype(like.device), device=like.device))
 
 
-def _expected_gains(ranked: RankedLists, gain: Gain, place: Tensor, valid: Tensor) -> Tensor:
+def _expected_gains(ranked: RankedLists, gain: Gain, index: Tensor, valid: Tensor) -> Tensor:
     """(Q, W) the gains of the first items on average over the orders of tied items: the mean of the tie group."""
-    gains = gain_function(gain)(ranked.lists.labels.gather(1, place))
+    gains = gain_function(gain)(ranked.lists.labels.gather(1, index))
     if not surely_all(valid):
         gains = gains.masked_fill(~valid, 0)
     if not ranked.tied:
@@ -113,7 +113,7 @@ def _expected_gains(ranked: RankedLists, gain: Gain, place: Tensor, valid: Tenso
 
 
 def _average_runs(values: Tensor, joined: np.ndarray) -> Tensor:
-    """The mean of its run in the place of every value; `joined` tells which, flat, belong with the one before them.
+    """Replace every value by the mean of its tie group; `joined` holds the flat indices tied with the one before.
 
     By numpy, which takes half of torch's time for a dozen passes over a few numbers.
     """
@@ -179,12 +179,12 @@ def _most_positions(dtype: torch.dtype) -> float:
 
 
 def _summed_discounts(positions: Tensor) -> Tensor:
-    """The sum of the discounts of the first positions, of so many in each place."""
+    """Return the sums of the discounts of the first positions; each element gives a number of positions."""
     near = positions.clamp_max(_ONE_BY_ONE)
     whole = near.floor()
     discounts = _discounts(int(whole.max()) + 1 if whole.numel() else 1, positions)
-    place = whole.long()
-    sums = pad(discounts.cumsum(0), (1, 0))[place] + (near - whole) * discounts[place]
+    index = whole.long()
+    sums = pad(discounts.cumsum(0), (1, 0))[index] + (near - whole) * discounts[index]
     far = positions > _ONE_BY_ONE
     if bool(far.any()):
         sums[far] += _integrated_discounts(positions[far])

@@ -55,21 +55,21 @@ def average_precision(
 
 
 def _ap(ranked: RankedLists) -> Tensor:
-    found = ranked.positives
-    precision = found.hits_end / found.end
+    positives = ranked.positives
+    precision = positives.hits_end / positives.end
     if ranked.ties != "average":
-        precision = torch.where(found.weights == 1, precision, _mean_precision_of_copies(found))
-    return (found.weights * precision).sum(1) / found.count
+        precision = torch.where(positives.weights == 1, precision, _mean_precision_of_copies(positives))
+    return (positives.weights * precision).sum(1) / positives.count
 
 
-def _mean_precision_of_copies(found: Positives) -> Tensor:
-    """Without tie groups the w copies an item stands for have their own positions, one behind the other.
+def _mean_precision_of_copies(positives: Positives) -> Tensor:
+    """Without tie groups the w copies of an item of weight w have their own positions, one behind the other.
 
     With h relevant among the b items before them: `1/w sum_{j<=w} (h + j)/(b + j)`, and the digamma function says what
     that is for any w.
     """
-    harmonic = torch.digamma(found.end + 1) - torch.digamma(found.begin + 1)
-    return 1 + (found.hits_begin - found.begin) * harmonic / (found.end - found.begin)
+    harmonic = torch.digamma(positives.end + 1) - torch.digamma(positives.begin + 1)
+    return 1 + (positives.hits_begin - positives.begin) * harmonic / (positives.end - positives.begin)
 
 
 AP = MetricRecord(
@@ -154,18 +154,18 @@ def check_fpr_range(fpr_range: tuple[float, float]) -> tuple[float, float]:
 
 
 def _auroc(ranked: RankedLists) -> Tensor:
-    found = ranked.positives
-    negatives = found.size - found.count
-    above = (found.begin - found.hits_begin + found.end - found.hits_end) / 2
-    wrong = (found.weights * above).sum(1) / (found.count * negatives)
+    positives = ranked.positives
+    negatives = positives.size - positives.count
+    above = (positives.begin - positives.hits_begin + positives.end - positives.hits_end) / 2
+    wrong = (positives.weights * above).sum(1) / (positives.count * negatives)
     values = 1 - wrong.clamp_max(1)  # rounding may take it beyond
-    return torch.where((found.count > 0) & (negatives > 0), values, float("nan"))
+    return torch.where((positives.count > 0) & (negatives > 0), values, float("nan"))
 
 
 def _partial_auroc(ranked: RankedLists, *, fpr_range: tuple[float, float]) -> Tensor:
-    found = ranked.positives
-    negatives = (found.size - found.count)[:, None]
-    first, last = found.begin - found.hits_begin, found.end - found.hits_end
+    positives = ranked.positives
+    negatives = (positives.size - positives.count)[:, None]
+    first, last = positives.begin - positives.hits_begin, positives.end - positives.hits_end
 
     def area_up_to(rate: float) -> Tensor:
         # What one positive adds to the curve climbs from 0 to 1 across its tie group and stays there.
@@ -175,9 +175,9 @@ def _partial_auroc(ranked: RankedLists, *, fpr_range: tuple[float, float]) -> Te
         return climb + (reached - last).clamp_min(0)
 
     low, high = fpr_range
-    area = (found.weights * (area_up_to(high) - area_up_to(low))).sum(1)
-    values = area / (found.count * negatives[:, 0] * (high - low))
-    return torch.where((found.count > 0) & (negatives[:, 0] > 0), values, float("nan"))
+    area = (positives.weights * (area_up_to(high) - area_up_to(low))).sum(1)
+    values = area / (positives.count * negatives[:, 0] * (high - low))
+    return torch.where((positives.count > 0) & (negatives[:, 0] > 0), values, float("nan"))
 
 
 AUROC = MetricRecord(
@@ -222,7 +222,7 @@ def pap(
 
     Args:
         k: how many negatives, or None for all of the list.
-        weights: the shape of `scores`, item weights of 0 or more; an item of weight w stands for w items.
+        weights: the shape of `scores`, item weights of 0 or more; an item of weight w counts as w items.
         ties: "pessimistic" counts a tie as an error, "average" as half of one; "stable" keeps the order of the input.
         empty: what a list without a positive, or with fewer than k negatives, counts as: "skip", "zero", "one" or
             "error".
@@ -237,24 +237,28 @@ def pap(
 
 
 def _pap(ranked: RankedLists, *, k: int | None) -> Tensor:
-    found = ranked.positives
-    negatives = found.size - found.count
+    positives = ranked.positives
+    negatives = positives.size - positives.count
     top = negatives if k is None else torch.full_like(negatives, k)
-    best = torch.minimum(found.count, top)
+    best = torch.minimum(positives.count, top)
     if ranked.ties == "average":
-        _warn_of_constant_scores(found)
+        _warn_of_constant_scores(positives)
     # Positives of one tie group make the same errors, so any order among them will do.
-    before = pad(found.weights.cumsum(1), (1, 0))[:, :-1]
-    counted = torch.minimum(best[:, None] - before, found.weights).clamp_min(0)
-    above = torch.minimum(found.begin - found.hits_begin, top[:, None])
-    reached = torch.minimum(found.end - found.hits_end, top[:, None])
+    before = pad(positives.weights.cumsum(1), (1, 0))[:, :-1]
+    counted = torch.minimum(best[:, None] - before, positives.weights).clamp_min(0)
+    above = torch.minimum(positives.begin - positives.hits_begin, top[:, None])
+    reached = torch.minimum(positives.end - positives.hits_end, top[:, None])
     risk = (counted * (above + reached)).sum(1) / (2 * best * top)
-    defined = (found.count > 0) & (negatives >= top * (1 - 1e-12)) & (top > 0)
+    defined = (positives.count > 0) & (negatives >= top * (1 - 1e-12)) & (top > 0)
     return torch.where(defined, 1 - risk.clamp_max(1), float("nan"))  # rounding may take it beyond
 
 
-def _warn_of_constant_scores(found: Positives) -> None:
-    constant = found.tied & (found.size > found.count) & ((found.end - found.begin) == found.size[:, None]).any(1)
+def _warn_of_constant_scores(positives: Positives) -> None:
+    constant = (
+        positives.tied
+        & (positives.size > positives.count)
+        & ((positives.end - positives.begin) == positives.size[:, None]).any(1)
+    )
     if bool(constant.any()):
         # Always the same words, so that Python says them once and not at every evaluation.
         warnings.warn(

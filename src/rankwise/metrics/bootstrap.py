@@ -1,4 +1,4 @@
-"""How far a mean may be off: percentile bootstrap over lists, or over the items of a single list.
+"""Confidence intervals of means: percentile bootstrap over lists, or over the items of a single list.
 
 Whatever is drawn counts a Poisson(1) number of times in a replicate, independently of the rest: the bootstrap without
 the bookkeeping of a fixed total, and the mean is divided by what was drawn.
@@ -77,7 +77,7 @@ def item_replicates(
 
 
 def draw_items(size: int, replicates: int, random: np.random.Generator) -> Iterator[Tensor]:
-    """How often each of `size` items is drawn, (R, size) at a time until there are enough replicates."""
+    """Yield how often each of `size` items is drawn, (R, size) at a time until there are enough replicates."""
     for rows in _chunks(replicates, size):
         yield _poisson_ones(rows, size, random)
 
@@ -110,17 +110,17 @@ def _poisson(rates: Tensor, rows: int, random: np.random.Generator) -> Tensor:
     return torch.from_numpy(random.poisson(rates.cpu().numpy(), (rows, len(rates))).astype(np.float64))
 
 
-def _merged(found: Positives) -> Lists:
+def _merged(positives: Positives) -> Lists:
     """The list with like items as one item of their summed weight: three to each tie group that holds a relevant item.
 
     These are the irrelevant items since the group before, the irrelevant of the group and the relevant of the group;
     at the end come the irrelevant items below them all.
     """
-    begin, last = torch.unique_consecutive(found.begin[0], return_counts=True)
-    place = last.cumsum(0) - 1
-    end, hits = found.end[0, place], found.hits_end[0, place] - found.hits_begin[0, place]
+    begin, last = torch.unique_consecutive(positives.begin[0], return_counts=True)
+    index = last.cumsum(0) - 1
+    end, hits = positives.end[0, index], positives.hits_end[0, index] - positives.hits_begin[0, index]
     above = begin - torch.cat([begin.new_zeros(1), end[:-1]])
-    below = found.size - (end[-1:] if len(end) else found.size.new_zeros(1))
+    below = positives.size - (end[-1:] if len(end) else positives.size.new_zeros(1))
     weights = torch.cat([torch.stack([above, end - begin - hits, hits], 1).flatten(), below])
     steps = torch.arange(len(begin), dtype=begin.dtype, device=begin.device).repeat_interleave(3) * -2
     scores = torch.cat([steps - begin.new_tensor([0, 1, 1]).repeat(len(begin)), steps[-1:] - 3])

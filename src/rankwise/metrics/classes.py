@@ -316,7 +316,7 @@ def _cut(name: str, k: int | None) -> str:
 
 
 def _first_of_each(query_ids: Tensor, sample_ids: Tensor, identified: Tensor) -> Tensor:
-    """Which items to keep: those without an id, and the first of each (query, sample) pair."""
+    """Return which items to keep: those without an id, and the first of each (query, sample) pair."""
     if not bool(identified.any()):
         return torch.ones_like(identified)
     order = torch.argsort(sample_ids, stable=True)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from rankwise.checks import check_finite
+from rankwise.deprecation import renamed_argument
 from rankwise.metrics._evaluate import Evaluation
 from rankwise.metrics.bootstrap import draw_items, interval
 from rankwise.registry import nearest
@@ -48,8 +49,8 @@ class BoxTable(NamedTuple):
     Attributes:
         image: (n,) the number of the image each is in; label: (n,) its class 0 .. C-1.
         corners: (n, 4) left, top, right and bottom edge in pixels.
-        score: (n,) of boxes that were found.
-        ignored: (n,) true boxes that are neither to be found nor wrong to be found; None if there are none.
+        score: (n,) of predicted boxes.
+        ignored: (n,) true boxes that count neither as missed nor as wrong; None if there are none.
     """
 
     image: Tensor
@@ -59,7 +60,7 @@ class BoxTable(NamedTuple):
     ignored: Tensor | None = None
 
     def take(self, rows: Tensor) -> BoxTable:
-        """Some of the boxes: a mask (n,), or their places."""
+        """Return some of the boxes, by a mask (n,) or by indices."""
         score, ignored = (None if column is None else column[rows] for column in (self.score, self.ignored))
         return BoxTable(self.image[rows], self.label[rows], self.corners[rows], score, ignored)
 
@@ -72,8 +73,9 @@ def check_box_metrics(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
+@renamed_argument("found", "predicted", removed_in="0.3")
 def evaluate_boxes(
-    found: BoxTable,
+    predicted: BoxTable,
     truth: BoxTable,
     metrics: Sequence[str] = ("ap", "ap50", "ap75"),
     *,
@@ -84,15 +86,15 @@ def evaluate_boxes(
     bootstrap: int = 1000,
     seed: int = 0,
 ) -> Evaluation:
-    """COCO's average precision of found boxes.
+    """Return COCO's average precision of predicted boxes.
 
-    For each class all boxes found, of all images, are ranked by score. One is right if it overlaps a true box of its
+    For each class the predicted boxes of all images are ranked by score. One is right if it overlaps a true box of its
     class and image that no better one has taken by at least the overlap asked for (area of the intersection over that
     of the union). Precision, made to fall with recall, is read at the recalls 0, .01, ... 1. The mean over classes is
     the metric; classes without a true box are left out. The same numbers as pycocotools gives.
 
     Args:
-        found: with scores; truth: the true boxes. Both in pixels of the images as they are in the data.
+        predicted: with scores; truth: the true boxes. Both in pixels of the images as they are in the data.
         metrics: names, see `BOX_METRICS`.
         images: how many there are, those without boxes included; classes: what the classes are called.
         most: how many boxes of a class count in an image, the best.
@@ -107,16 +109,16 @@ def evaluate_boxes(
     Example:
         >>> true = BoxTable(torch.tensor([0, 0]), torch.tensor([0, 0]), torch.tensor([[0., 0, 9, 9], [20, 0, 29, 9]]))
         >>> seen = BoxTable(true.image, true.label, true.corners + torch.tensor([[0.], [5]]), torch.tensor([.9, .3]))
-        >>> found = evaluate_boxes(seen, true, ["ap50"], images=1, classes=["cell"], bootstrap=0)
-        >>> round(found.means["ap50"], 4)
+        >>> result = evaluate_boxes(seen, true, ["ap50"], images=1, classes=["cell"], bootstrap=0)
+        >>> round(result.means["ap50"], 4)
         0.505
     """
     names = check_box_metrics(metrics)
     if not names:
         raise ValueError("metrics: expected at least one metric, got none")
-    assert found.score is not None
-    check_finite("score", found.score)
-    matched = {areas: _Matched(found, truth, images, len(classes), areas, most) for areas in _areas(names)}
+    assert predicted.score is not None
+    check_finite("score", predicted.score)
+    matched = {areas: _Matched(predicted, truth, images, len(classes), areas, most) for areas in _areas(names)}
     weights = torch.ones(1, images, dtype=torch.float64)
     whole = {name: _of(matched, name, weights)[0] for name in names}
     first = names[0]
@@ -133,8 +135,8 @@ def evaluate_boxes(
             replicates = _of(matched, name, drawn)
             intervals[name] = interval(replicates.nanmean(1), confidence)
             if name == first:
-                for place, word in enumerate(classes):
-                    intervals[f"{name} {word}"] = interval(replicates[:, place], confidence)
+                for index, word in enumerate(classes):
+                    intervals[f"{name} {word}"] = interval(replicates[:, index], confidence)
     absent = int(whole[first].isnan().sum())
     return Evaluation(
         means=means,
@@ -148,16 +150,16 @@ def evaluate_boxes(
     )
 
 
-def box_thresholds(found: BoxTable, truth: BoxTable, *, images: int, classes: int, most: int = 100) -> Tensor:
-    """Which score a box should reach to be shown, for each class (C,): where F1 at an overlap of .5 is best.
+def box_thresholds(predicted: BoxTable, truth: BoxTable, *, images: int, classes: int, most: int = 100) -> Tensor:
+    """Return the score threshold of each class (C,) with the best F1 at an overlap of .5.
 
     Scores of a model that was trained to rank are no probabilities, so there is no natural threshold. Take it from
     images that are not those to be judged; infinite for a class without a true box or a right one.
 
     Args:
-        found, truth: see `evaluate_boxes`; images, classes: how many there are; most: see there.
+        predicted, truth: see `evaluate_boxes`; images, classes: how many there are; most: see there.
     """
-    matched = _Matched(found, truth, images, classes, _ANY, most)
+    matched = _Matched(predicted, truth, images, classes, _ANY, most)
     label = matched.groups % classes
     thresholds = []
     for number in range(classes):
@@ -172,11 +174,11 @@ def box_thresholds(found: BoxTable, truth: BoxTable, *, images: int, classes: in
     return torch.tensor(thresholds, dtype=torch.float64)
 
 
-def right_boxes(found: BoxTable, truth: BoxTable, *, images: int, classes: int, most: int = 100) -> Tensor:
-    """Which of the found boxes (n,) are right at an overlap of .5, by the rules of `evaluate_boxes`.
+def right_boxes(predicted: BoxTable, truth: BoxTable, *, images: int, classes: int, most: int = 100) -> Tensor:
+    """Return which predicted boxes (n,) are right at an overlap of .5, by the rules of `evaluate_boxes`.
 
     Args:
-        found, truth: see `evaluate_boxes`; images, classes: how many there are; most: see there.
+        predicted, truth: see `evaluate_boxes`; images, classes: how many there are; most: see there.
 
     Example:
         >>> none, box = torch.tensor([0]), torch.tensor([[0., 0, 9, 9]])
@@ -185,8 +187,8 @@ def right_boxes(found: BoxTable, truth: BoxTable, *, images: int, classes: int, 
         >>> right_boxes(twice, true, images=1, classes=1)
         tensor([False,  True])
     """
-    matched = _Matched(found, truth, images, classes, _ANY, most)
-    right = torch.zeros(len(found.image), dtype=torch.bool)
+    matched = _Matched(predicted, truth, images, classes, _ANY, most)
+    right = torch.zeros(len(predicted.image), dtype=torch.bool)
     right[matched.rows[matched.seen]] = matched.right[:, 0][matched.seen]
     return right
 
@@ -209,31 +211,31 @@ def _of(matched: dict[tuple[float, float], _Matched], name: str, weights: Tensor
 
 
 class _Matched:
-    """Which of the found boxes are right at each overlap: groups of the boxes of one class in one image, padded.
+    """Matches of predicted and true boxes at each overlap; a group holds the boxes of one class in one image, padded.
 
-    `right` and `wrong` (G, T, D) by falling score, `counted` (G,) true boxes to be found, `rows` (G, D) where each of
-    the found boxes stands in its table.
+    `right` and `wrong` (G, T, D) by falling score, `counted` (G,) true boxes to be found, `rows` (G, D) the row of each
+    predicted box in its table.
     """
 
     def __init__(
-        self, found: BoxTable, truth: BoxTable, images: int, classes: int, areas: tuple[float, float], most: int
+        self, predicted: BoxTable, truth: BoxTable, images: int, classes: int, areas: tuple[float, float], most: int
     ) -> None:
         self.images, self.classes = images, classes
-        assert found.score is not None
-        order = torch.argsort(found.score.double(), descending=True, stable=True)
-        group = found.image[order] * classes + found.label[order]
+        assert predicted.score is not None
+        order = torch.argsort(predicted.score.double(), descending=True, stable=True)
+        group = predicted.image[order] * classes + predicted.label[order]
         true_group = truth.image * classes + truth.label
         ignored = torch.zeros_like(true_group, dtype=torch.bool) if truth.ignored is None else truth.ignored
         self.groups = torch.cat([group, true_group]).unique()
-        place, true_place = (torch.searchsorted(self.groups, each) for each in (group, true_group))
-        seen, slots = _side_by_side(place, len(self.groups), most)
+        group_index, true_index = (torch.searchsorted(self.groups, each) for each in (group, true_group))
+        seen, slots = _side_by_side(group_index, len(self.groups), most)
         # Boxes that count come before those that are ignored, which are taken only where nothing else is.
         own_area = _area(truth.corners.double())
         left_aside = ignored | (own_area < areas[0]) | (own_area > areas[1])
         true_order = torch.argsort(left_aside.long(), stable=True)
-        true_seen, true_slots = _side_by_side(true_place[true_order], len(self.groups), None)
-        corners = found.corners[order].double()
-        self.scores = found.score[order].double()[slots]
+        true_seen, true_slots = _side_by_side(true_index[true_order], len(self.groups), None)
+        corners = predicted.corners[order].double()
+        self.scores = predicted.score[order].double()[slots]
         self.rows = order[slots]
         self.right, self.wrong = _match(
             corners[slots],
@@ -246,7 +248,7 @@ class _Matched:
         )
         self.seen = seen
         self.counted = torch.zeros(len(self.groups), dtype=torch.float64)
-        self.counted.index_add_(0, true_place, (~left_aside).double())
+        self.counted.index_add_(0, true_index, (~left_aside).double())
 
     def per_class(self, overlaps: Sequence[int], weights: Tensor) -> Tensor:
         """(R, C), the mean over overlaps, with images weighted by `weights` (R, N)."""
@@ -262,14 +264,14 @@ class _Matched:
             values = torch.zeros(len(weights), dtype=torch.float64)
             for overlap in overlaps:
                 right, wrong = (each[own, overlap][seen][order] for each in (self.right, self.wrong))
-                # Neither right nor wrong: it found something that is ignored.
+                # Neither right nor wrong: its true box is ignored.
                 some = right | wrong
                 values += _interpolated(right[some], of_image[some], weights, counted) / len(overlaps)
             columns.append(torch.where(counted > 0, values, torch.nan))
         return torch.stack(columns, 1)
 
     def per_image(self, overlaps: Sequence[int]) -> Tensor:
-        """(N,) of each image alone, the mean over its classes and the overlaps; NaN without a box to be found."""
+        """Return AP of each image alone, (N,), the mean over classes and overlaps; NaN without a true box."""
         right, wrong = (each[:, list(overlaps)].double() for each in (self.right, self.wrong))
         values = _read_off(right.cumsum(2), wrong.cumsum(2), self.counted[:, None]).mean(1)
         has = self.counted > 0
@@ -292,7 +294,7 @@ def _side_by_side(group: Tensor, groups: int, most: int | None) -> tuple[Tensor,
 
 
 def _match(
-    found: Tensor,
+    predicted: Tensor,
     seen: Tensor,
     true: Tensor,
     true_seen: Tensor,
@@ -300,23 +302,23 @@ def _match(
     crowd: Tensor,
     areas: tuple[float, float],
 ) -> tuple[Tensor, Tensor]:
-    """Which found boxes (G, D) are right and which wrong, (G, T, D) each; the best score chooses first."""
+    """Return which predicted boxes (G, D) are right and which wrong, (G, T, D) each; the best score chooses first."""
     shape = (len(seen), len(_OVERLAPS), seen.shape[1])
     right, wrong = torch.zeros(shape, dtype=torch.bool), torch.zeros(shape, dtype=torch.bool)
     for rows in _blocks(len(seen), len(_OVERLAPS) * max(1, true_seen.shape[1])):
-        overlap = _overlaps(found[rows], true[rows], crowd[rows]).masked_fill(~true_seen[rows][:, None], -1)
+        overlap = _overlaps(predicted[rows], true[rows], crowd[rows]).masked_fill(~true_seen[rows][:, None], -1)
         # One that lies exactly on a threshold passes it, whatever its last bit says.
         thresholds = _OVERLAPS.clamp_max(1 - 1e-10)[None, :, None]
         taken = torch.zeros(len(overlap), len(_OVERLAPS), true_seen.shape[1], dtype=torch.bool)
-        outside = _outside(found[rows], areas)
-        for place in range(seen.shape[1]):
-            here = overlap[:, place][:, None]
-            free = (here >= thresholds) & (~taken | crowd[rows][:, None]) & seen[rows][:, place, None, None]
+        outside = _outside(predicted[rows], areas)
+        for box in range(seen.shape[1]):
+            here = overlap[:, box][:, None]
+            free = (here >= thresholds) & (~taken | crowd[rows][:, None]) & seen[rows][:, box, None, None]
             chosen, hit = _best(here, free & ~aside[rows][:, None])
             other, grazed = _best(here, free & aside[rows][:, None])
             grazed &= ~hit
-            right[rows, :, place] = hit
-            wrong[rows, :, place] = ~hit & ~grazed & (seen[rows][:, place] & ~outside[:, place])[:, None]
+            right[rows, :, box] = hit
+            wrong[rows, :, box] = ~hit & ~grazed & (seen[rows][:, box] & ~outside[:, box])[:, None]
             if true_seen.shape[1]:
                 taken.scatter_(2, chosen[..., None], hit[..., None] | taken.gather(2, chosen[..., None]))
                 taken.scatter_(2, other[..., None], grazed[..., None] | taken.gather(2, other[..., None]))
@@ -337,12 +339,12 @@ def _best(overlap: Tensor, free: Tensor) -> tuple[Tensor, Tensor]:
     return free.shape[2] - 1 - last_first.argmax(2), free.any(2)
 
 
-def _overlaps(found: Tensor, true: Tensor, crowd: Tensor) -> Tensor:
-    """Intersection over union of all pairs in a group, (G, D, M); over the found box alone for crowds."""
-    low = torch.maximum(found[:, :, None, :2], true[:, None, :, :2])
-    high = torch.minimum(found[:, :, None, 2:], true[:, None, :, 2:])
+def _overlaps(predicted: Tensor, true: Tensor, crowd: Tensor) -> Tensor:
+    """Return the intersection over union of all pairs in a group, (G, D, M); for crowds over the predicted box."""
+    low = torch.maximum(predicted[:, :, None, :2], true[:, None, :, :2])
+    high = torch.minimum(predicted[:, :, None, 2:], true[:, None, :, 2:])
     shared = (high - low).clamp_min(0).prod(3)
-    own = _area(found)[:, :, None]
+    own = _area(predicted)[:, :, None]
     union = torch.where(crowd[:, None], own, own + _area(true)[:, None] - shared)
     return shared / union.clamp_min(torch.finfo(union.dtype).tiny)
 
@@ -362,7 +364,7 @@ def _interpolated(right: Tensor, image: Tensor, weights: Tensor, counted: Tensor
     for rows in _blocks(len(weights), max(1, len(right))):
         drawn = weights[rows][:, image]
         hits = (drawn * right).cumsum(1)
-        # Precision is at its best where a right box has just been found: the others need not be looked at.
+        # Precision is highest right after a match, so only those positions are evaluated.
         hits, seen = hits[:, right], drawn.cumsum(1)[:, right]
         values.append(_read_off(hits, seen - hits, counted[rows]))
     return torch.cat(values)
@@ -376,6 +378,6 @@ def _read_off(hits: Tensor, misses: Tensor, counted: Tensor) -> Tensor:
         return torch.zeros(precision.shape[:-1], dtype=torch.float64)
     best = precision.flip(-1).cummax(-1).values.flip(-1)
     wanted = _RECALLS.expand(*recall.shape[:-1], -1).contiguous()
-    place = torch.searchsorted(recall.contiguous(), wanted)
+    index = torch.searchsorted(recall.contiguous(), wanted)
     padded = torch.nn.functional.pad(best, (0, 1))
-    return padded.gather(-1, place).mean(-1)
+    return padded.gather(-1, index).mean(-1)

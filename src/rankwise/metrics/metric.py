@@ -49,11 +49,11 @@ class Metric:
 
     @property
     def definition(self) -> str:
-        """What is computed, in full, with undefined lists left out."""
+        """Return the full definition, with undefined lists left out."""
         return self.define()
 
     def define(self, empty: str = "skip") -> str:
-        """What is computed, in full, with the stated policy for lists on which it is undefined."""
+        """Return the full definition, with the given policy for lists on which the metric is undefined."""
         options = {name: describe_gain(value) if name == "gain" else value for name, value in self.options}
         size = "the length of the list" if self.k is None else self.k
         ties = {
@@ -110,7 +110,7 @@ def measure_lists(packed: PackedLists, metrics: Sequence[Metric]) -> tuple[dict[
         ranked = {"average": rank(block)}
         for metric in sorted(metrics, key=_depth, reverse=True):  # the first finds what the others need
             policy = metric.ties
-            # An item of weight 2 stands for two tied items.
+            # An item of weight 2 counts as two tied items.
             if policy != "average" and block.weights is None and not bool(ranked["average"].has_ties.any()):
                 policy = "average"
             if policy not in ranked:

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from rankwise.checks import check_choice, check_finite, check_ids, check_same_shape, check_tensor
+from rankwise.deprecation import renamed_argument
 from rankwise.lists import EMPTY_POLICIES
 from rankwise.metrics._evaluate import Evaluation, collect
 from rankwise.metrics.metric import Metric
@@ -29,36 +30,42 @@ _BLOCK = 8_000_000
 _MANY_BLOCKS = 6
 # Products of numbers of up to 2 to this power, or its inverse, have all their digits, in float32 too.
 _SAFE_EXPONENT = 20
+# The retrieval literature calls the hit rate recall.
+_RECALL = replace(HIT, definition=f"hit rate (recall@k in the retrieval literature): {HIT.definition}")
 
 
+@renamed_argument("gallery_embeddings", "reference_embeddings", removed_in="0.3")
+@renamed_argument("gallery_labels", "reference_labels", removed_in="0.3")
+@renamed_argument("distance", "similarity", removed_in="0.3")
 def evaluate_retrieval(
     embeddings: object,
     labels: object,
     metrics: str | Metric | Iterable[str | Metric] = ("map", "map@r", "recall@1", "recall@10"),
     *,
-    gallery_embeddings: object = None,
-    gallery_labels: object = None,
-    distance: str = "cosine",
+    reference_embeddings: object = None,
+    reference_labels: object = None,
+    similarity: str = "cosine",
     block_size: int | None = None,
     empty: str = "skip",
     confidence: float = 0.95,
     bootstrap: int = 1000,
     seed: int = 0,
 ) -> Evaluation:
-    """Rank a gallery for every query embedding; an item of the query's class is relevant.
+    """Rank references (the gallery) for every query embedding; an item of the query's class is relevant.
 
-    Without a gallery every item is a query against all the others. Nothing is cut off: only values are sorted, and the
-    relevant items are found among them. Ties are averaged (mAP: one threshold). `recall@k` is the convention of the
-    retrieval literature: 1 if any relevant item is among the first k (`hit@k`), not the share of those found.
+    Without references every item is a query against all the others. The arguments are named as in `EmbeddingLoss`.
+    Nothing is cut off: only values are sorted, and the relevant items are searched among them. Ties are averaged (mAP:
+    one threshold). `recall@k` is the name of the hit rate `hit@k` in the retrieval literature: 1 if any relevant item
+    is among the first k. It is not the share of the relevant items.
 
     Args:
         embeddings: (N, d) queries.
         labels: (N,) integer class of each query.
         metrics: names such as "map", "map@r", "recall@1", "precision@5", "mrr", "r-precision", or metrics made by
             `create_metric`; all of binary labels.
-        gallery_embeddings: (M, d) what is ranked, if not the other queries.
-        gallery_labels: (M,) integer classes.
-        distance: "cosine", "dot" or "euclidean".
+        reference_embeddings: (M, d) items to rank; None ranks the other queries.
+        reference_labels: (M,) integer classes of the references.
+        similarity: "cosine", "dot" or "euclidean" (minus the distance).
         block_size: queries ranked at a time; None keeps a block of similarities at about 32 MiB.
         empty: what a query without a relevant item counts as: "skip", "zero", "one" or "error".
         confidence, bootstrap, seed: of the intervals over queries, as in `evaluate`.
@@ -72,18 +79,18 @@ def evaluate_retrieval(
         0.75
     """
     made = [_retrieval_metric(metric) for metric in create_metrics(metrics)]
-    check_choice("distance", distance, ("cosine", "dot", "euclidean"))
+    check_choice("similarity", similarity, ("cosine", "dot", "euclidean"))
     check_choice("empty", empty, EMPTY_POLICIES)
     if block_size is not None and (isinstance(block_size, bool) or not isinstance(block_size, int) or block_size < 1):
         raise ValueError(f"block_size: expected a whole number of at least 1 or None, got {block_size!r}")
-    queries, gallery = _check_both(embeddings, labels, gallery_embeddings, gallery_labels)
+    queries, gallery = _check_both(embeddings, labels, reference_embeddings, reference_labels)
     rows = block_size or _rows_at_once(len(queries.classes), len(gallery.classes))
     parts: dict[str, list[Tensor]] = {metric.name: [] for metric in made}
     tied = []
-    for found in _located(queries, gallery, distance, rows, {metric.ties for metric in made}):
+    for located in _located(queries, gallery, similarity, rows, {metric.ties for metric in made}):
         for metric in made:
-            parts[metric.name].append(metric.per_list(found[metric.ties]))  # type: ignore[arg-type]
-        tied.append(found[made[0].ties].positives.tied)
+            parts[metric.name].append(metric.per_list(located[metric.ties]))  # type: ignore[arg-type]
+        tied.append(located[made[0].ties].positives.tied)
     values = {name: torch.cat(part) for name, part in parts.items()}
     return collect(made, values, torch.cat(tied), empty=empty, confidence=confidence, bootstrap=bootstrap, seed=seed)
 
@@ -95,8 +102,8 @@ class _Items:
 
 
 @dataclass(frozen=True)
-class _Found:
-    """As much of a RankedLists as a metric of binary labels looks at."""
+class _BinaryLists:
+    """The part of `RankedLists` that metrics of binary labels read."""
 
     positives: Positives
     ties: str
@@ -107,21 +114,21 @@ def _retrieval_metric(metric: Metric) -> Metric:
         raise ValueError(f"metrics: expected metrics of binary labels for retrieval, got {metric.name!r}")
     if metric.ties == "stable":
         raise ValueError(f'ties: expected "average" or "pessimistic" for retrieval, got "stable" for {metric.name!r}')
-    return replace(metric, record=HIT) if metric.record is RECALL else metric
+    return replace(metric, record=_RECALL) if metric.record is RECALL else metric
 
 
 def _check_both(
-    embeddings: object, labels: object, gallery_embeddings: object, gallery_labels: object
+    embeddings: object, labels: object, reference_embeddings: object, reference_labels: object
 ) -> tuple[_Items, _Items]:
     queries = _check("embeddings", embeddings, "labels", labels)
-    if (gallery_embeddings is None) != (gallery_labels is None):
-        raise ValueError("gallery_labels: expected together with gallery_embeddings, got one without the other")
-    if gallery_embeddings is None:
+    if (reference_embeddings is None) != (reference_labels is None):
+        raise ValueError("reference_labels: expected together with reference_embeddings, got one without the other")
+    if reference_embeddings is None:
         return queries, queries
-    gallery = _check("gallery_embeddings", gallery_embeddings, "gallery_labels", gallery_labels)
+    gallery = _check("reference_embeddings", reference_embeddings, "reference_labels", reference_labels)
     if gallery.points.shape[1] != queries.points.shape[1]:
         expected, got = queries.points.shape[1], gallery.points.shape[1]
-        raise ValueError(f"gallery_embeddings: expected {expected} dimensions, got {got}")
+        raise ValueError(f"reference_embeddings: expected {expected} dimensions, got {got}")
     return queries, _Items(gallery.points.to(queries.points), gallery.classes.to(queries.classes))
 
 
@@ -141,15 +148,15 @@ def _rows_at_once(queries: int, gallery: int) -> int:
 
 
 def _located(
-    queries: _Items, gallery: _Items, distance: str, rows: int, policies: Iterable[str]
-) -> Iterator[dict[str, _Found]]:
-    """Block by block, where the relevant items of each query stand, under each tie policy."""
+    queries: _Items, gallery: _Items, similarity: str, rows: int, policies: Iterable[str]
+) -> Iterator[dict[str, _BinaryLists]]:
+    """Yield, block by block, the ranks of the relevant items of each query under each tie policy."""
     by_class = torch.argsort(gallery.classes, stable=True)
     classes = gallery.classes[by_class]
     start, stop = (torch.searchsorted(classes, queries.classes, right=right) for right in (False, True))
     without_self = queries is gallery
     size = len(classes) - int(without_self)
-    keys_of = _key_function(queries.points, gallery.points, distance)
+    keys_of = _key_function(queries.points, gallery.points, similarity)
     # One block of memory for all: fresh pages for each would cost a tenth of the time.
     space = gallery.points.new_empty(min(rows, len(queries.classes)), len(classes))
     for first in range(0, len(queries.classes), rows):
@@ -157,26 +164,27 @@ def _located(
         if without_self:
             keys.diagonal(first).fill_(float("inf"))
         begin, end = start[first : first + rows, None], stop[first : first + rows, None]
-        place = begin + torch.arange(int((end - begin).max()), device=keys.device)
-        own = keys.gather(1, by_class[place.clamp_max(len(classes) - 1)]).masked_fill_(place >= end, float("inf"))
+        index = begin + torch.arange(int((end - begin).max()), device=keys.device)
+        own = keys.gather(1, by_class[index.clamp_max(len(classes) - 1)]).masked_fill_(index >= end, float("inf"))
         own, valid = _present(sort_values(own))
         keys = sort_values(keys, in_place=True)
         sizes = torch.full((len(keys),), size, device=keys.device)
         yield {
-            ties: _Found(locate(keys, own, valid, sizes, pessimistic=ties == "pessimistic"), ties) for ties in policies
+            ties: _BinaryLists(locate(keys, own, valid, sizes, pessimistic=ties == "pessimistic"), ties)
+            for ties in policies
         }
 
 
-def _key_function(queries: Tensor, gallery: Tensor, distance: str) -> Callable[[slice, Tensor], Tensor]:
-    """What falls as similarity rises, (rows, M) for some of the queries, in one product, written where it is told."""
-    if distance == "cosine":
+def _key_function(queries: Tensor, gallery: Tensor, similarity: str) -> Callable[[slice, Tensor], Tensor]:
+    """Return a function that writes sort keys (rows, M) of some queries into a buffer; a key falls with similarity."""
+    if similarity == "cosine":
         queries, gallery = (
             normalize(_rescale(points, points.abs().amax(1, keepdim=True))) for points in (queries, gallery)
         )
     else:
         largest = torch.maximum(queries.abs().max(), gallery.abs().max())
         queries, gallery = _rescale(queries, largest), _rescale(gallery, largest)
-    if distance == "euclidean":
+    if similarity == "euclidean":
         # |g|^2 - 2 q.g orders like |q - g|^2; around the middle of the gallery it loses the fewest digits.
         middle = gallery.mean(0)
         queries, gallery = queries - middle, gallery - middle

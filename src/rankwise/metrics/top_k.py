@@ -89,25 +89,25 @@ def recall(
 
 
 def _precision(ranked: RankedLists, *, k: int | None) -> Tensor:
-    found = ranked.positives
-    cutoff = found.size if k is None else torch.full_like(found.size, k)
-    return torch.where(found.size > 0, _hits(found, cutoff) / cutoff, float("nan"))
+    positives = ranked.positives
+    cutoff = positives.size if k is None else torch.full_like(positives.size, k)
+    return torch.where(positives.size > 0, _hits(positives, cutoff) / cutoff, float("nan"))
 
 
 def _recall(ranked: RankedLists, *, k: int | None) -> Tensor:
-    found = ranked.positives
-    return _hits(found, found.size if k is None else torch.full_like(found.size, k)) / found.count
+    positives = ranked.positives
+    return _hits(positives, positives.size if k is None else torch.full_like(positives.size, k)) / positives.count
 
 
 def _r_precision(ranked: RankedLists) -> Tensor:
-    found = ranked.positives
-    return _hits(found, found.count) / found.count
+    positives = ranked.positives
+    return _hits(positives, positives.count) / positives.count
 
 
-def _hits(found: Positives, cutoff: Tensor) -> Tensor:
+def _hits(positives: Positives, cutoff: Tensor) -> Tensor:
     """Relevant items expected among the first `cutoff` (Q,) positions; a group across the cutoff counts in part."""
-    inside = (cutoff[:, None] - found.begin) / (found.end - found.begin)
-    return (found.weights * inside.clamp(0, 1)).sum(1)
+    inside = (cutoff[:, None] - positives.begin) / (positives.end - positives.begin)
+    return (positives.weights * inside.clamp(0, 1)).sum(1)
 
 
 PRECISION = MetricRecord(
@@ -211,16 +211,16 @@ def _rr(ranked: RankedLists, *, k: int | None) -> Tensor:
     return _defined(ranked.positives, (chances / ranks).sum(1))
 
 
-def _first_relevant(found: Positives, k: int | None) -> tuple[Tensor, Tensor]:
+def _first_relevant(positives: Positives, k: int | None) -> tuple[Tensor, Tensor]:
     """The chance, at each rank the first relevant item can have up to k, that it is there: (Q, M) and the ranks.
 
     Only the best tie group with r relevant among its m items matters. Its first j items are all irrelevant with
     probability prod_{i<j} (m - r - i) / (m - i), and then the next is relevant with probability r / (m - j).
     """
-    if not found.begin.shape[1]:
-        return found.begin, found.end
-    begin, size = found.begin[:, :1], (found.end - found.begin)[:, :1]
-    relevant = (found.hits_end - found.hits_begin)[:, :1]
+    if not positives.begin.shape[1]:
+        return positives.begin, positives.end
+    begin, size = positives.begin[:, :1], (positives.end - positives.begin)[:, :1]
+    relevant = (positives.hits_end - positives.hits_begin)[:, :1]
     width = int((size - relevant).max()) + 1
     step = torch.arange(width, dtype=torch.float64, device=size.device)
     left = (size - step).clamp_min(1)
@@ -234,27 +234,29 @@ def _first_relevant(found: Positives, k: int | None) -> tuple[Tensor, Tensor]:
 def _map_at_r(ranked: RankedLists) -> Tensor:
     """Expectation over tie orders of 1/R sum_{r<=R} 1[item r relevant] precision@r.
 
-    In a group of m items, h of them relevant, after t relevant items, the item j places in (j = 1, 2, ...) is relevant
+    In a group of m items, h of them relevant, after t relevant items, the j-th item (j = 1, 2, ...) is relevant
     with probability h/m, and then each of the j - 1 before it with probability (h - 1)/(m - 1). The sum of
     h/m (t + 1 + (j - 1)(h - 1)/(m - 1)) / rank over the ranks up to R takes two terms: harmonic numbers and a count.
     """
-    found = ranked.positives
-    if not found.begin.shape[1]:
-        return _defined(found, found.count)
-    size, relevant = found.end - found.begin, found.hits_end - found.hits_begin
+    positives = ranked.positives
+    if not positives.begin.shape[1]:
+        return _defined(positives, positives.count)
+    size, relevant = positives.end - positives.begin, positives.hits_end - positives.hits_begin
     density = torch.where(size > 1, (relevant - 1) / (size - 1).clamp_min(1), 0.0)
-    last = torch.minimum(found.end, found.count[:, None])
-    first = torch.minimum(found.begin, last)
-    ranks = torch.arange(1, int(found.count.max()) + 1, dtype=torch.float64, device=size.device)
+    last = torch.minimum(positives.end, positives.count[:, None])
+    first = torch.minimum(positives.begin, last)
+    ranks = torch.arange(1, int(positives.count.max()) + 1, dtype=torch.float64, device=size.device)
     harmonic = torch.cat([ranks.new_zeros(1), (1 / ranks).cumsum(0)])
-    spread = (found.hits_begin + 1 - density * (found.begin + 1)) * (harmonic[last.long()] - harmonic[first.long()])
+    spread = (positives.hits_begin + 1 - density * (positives.begin + 1)) * (
+        harmonic[last.long()] - harmonic[first.long()]
+    )
     # Each of the h relevant items of the group stands here with its own 1/m of the group's sum.
     values = (spread + density * (last - first)) / size
-    return _defined(found, (found.weights * values).sum(1) / found.count)
+    return _defined(positives, (positives.weights * values).sum(1) / positives.count)
 
 
-def _defined(found: Positives, values: Tensor) -> Tensor:
-    return torch.where(found.count > 0, values, float("nan"))
+def _defined(positives: Positives, values: Tensor) -> Tensor:
+    return torch.where(positives.count > 0, values, float("nan"))
 
 
 HIT = MetricRecord(

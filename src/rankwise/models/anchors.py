@@ -80,7 +80,7 @@ def moved(anchors: Tensor, deltas: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Assigned:
-    """What each anchor of B images is for.
+    """Targets of the anchors of B images.
 
     Attributes:
         positive: (B, A) anchors that should find an object; object: (B, A) which one, 0 for the others.
@@ -113,8 +113,8 @@ def assign_anchors(
     Example:
         >>> from rankwise.models.anchors import make_anchors
         >>> grid = make_anchors((64, 64), (8, 16), scale=2)
-        >>> found = assign_anchors(grid, torch.tensor([[[10.0, 10.0, 30.0, 26.0]]]), torch.tensor([[True]]))
-        >>> int(found.positive.sum()), found.unmatched
+        >>> assigned = assign_anchors(grid, torch.tensor([[[10.0, 10.0, 30.0, 26.0]]]), torch.tensor([[True]]))
+        >>> int(assigned.positive.sum()), assigned.unmatched
         (2, 0)
 
     Paper: Zhang et al., Bridging the Gap Between Anchor-based and Anchor-free Detection via Adaptive Training Sample
@@ -136,9 +136,9 @@ def assign_anchors(
     inside = ((middle > corners[:, :, None, :2]) & (middle < corners[:, :, None, 2:])).all(3)
     fits = (overlap >= threshold) & inside & wanted[:, :, None]
     # Flat lists of who fits whom; the best overlap wins, the first object of equals.
-    image, item, place = fits.nonzero(as_tuple=True)
-    cell = image * len(boxes) + near[image, item, place]
-    how_much = overlap[image, item, place]
+    image, item, candidate = fits.nonzero(as_tuple=True)
+    cell = image * len(boxes) + near[image, item, candidate]
+    how_much = overlap[image, item, candidate]
     best = torch.zeros(positive.numel(), dtype=overlap.dtype, device=corners.device)
     best.scatter_reduce_(0, cell, how_much, "amax")
     winner = how_much == best[cell]
@@ -163,13 +163,13 @@ def on_ignored(boxes: Tensor, ignored: Tensor) -> Tensor:
 
 
 def _nearest(centres: Tensor, middles: Tensor, levels: tuple[int, ...], candidates: int) -> Tensor:
-    """(B, M, K) the nearest anchors of each level."""
-    found, start = [], 0
+    """Return the indices (B, M, K) of the nearest anchors of each level."""
+    nearest, start = [], 0
     for size in levels:
         distance = torch.cdist(centres.flatten(0, 1), middles[start : start + size])
-        found.append(distance.topk(min(candidates, size), largest=False).indices + start)
+        nearest.append(distance.topk(min(candidates, size), largest=False).indices + start)
         start += size
-    together = torch.cat(found, 1)
+    together = torch.cat(nearest, 1)
     return together.view(*centres.shape[:2], together.shape[1])
 
 

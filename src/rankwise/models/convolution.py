@@ -65,7 +65,7 @@ class ConvEmbedder(nn.Module):
 
     @property
     def mixes(self) -> bool:
-        """Whether training should go through `mixed`."""
+        """Return whether training should call `mixed`."""
         return self.mix is not None
 
     def forward(self, images: Tensor) -> Tensor:

@@ -110,8 +110,8 @@ class _ConvPyramid(nn.Module):
         features, maps = self.first(images), {}
         for level, stage in enumerate(self.stages):
             features = maps[str(level)] = stage(features)
-        found: dict[str, Tensor] = self.pyramid(maps)
-        return found
+        levels: dict[str, Tensor] = self.pyramid(maps)
+        return levels
 
 
 class _Stage(nn.Module):

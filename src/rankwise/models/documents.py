@@ -104,9 +104,9 @@ class XMLCNN(nn.Module):
         width = layer.kernel_size[0]
         # Documents shorter than the filter are filled up with nothing.
         answers = torch.relu(layer(pad(vectors, (0, width - 1))))
-        places = (length - width + 1).clamp_min(1)[:, None]
-        place = torch.arange(answers.shape[2], device=answers.device)
-        part = torch.where(place < places, place * self.parts // places, self.parts)
+        windows = (length - width + 1).clamp_min(1)[:, None]
+        window = torch.arange(answers.shape[2], device=answers.device)
+        part = torch.where(window < windows, window * self.parts // windows, self.parts)
         # One part more than asked for takes what lies beyond the end.
         best = answers.new_zeros(*answers.shape[:2], self.parts + 1)
         index = part[:, None].expand(answers.shape)

@@ -28,7 +28,7 @@ CELLS = 7
 
 
 class Sampled(NamedTuple):
-    """What Faster R-CNN gives a loss in training.
+    """Outputs of Faster R-CNN in training mode, for a loss.
 
     Attributes:
         logits: (N, C) of the sampled proposals of all images; labels: (N,) the class of the object each lies on, -1 for
@@ -45,7 +45,7 @@ class Sampled(NamedTuple):
 class FasterRCNNDetector(Detector):
     """torchvision's Faster R-CNN for images of one size, without a loss of its own for the classes.
 
-    The first stage finds places that may hold an object, the second looks at each again, says how well it fits every
+    The first stage proposes regions that may hold an object, the second looks at each, says how well it fits every
     class, and moves its box. Boxes of both stages and the first stage's scores are trained as usual (smooth L1 and
     cross entropy over sampled anchors, `Sampled.box_loss` and `Sampled.proposal_loss`). The second stage gives one
     logit per class and none for the background: every class is a ranking of its own, for which a softmax over classes
@@ -60,8 +60,8 @@ class FasterRCNNDetector(Detector):
 
     Example:
         >>> detector = FasterRCNNDetector(3, (64, 96), channels=16, scale=2).eval()
-        >>> found = detector.find(torch.rand(2, 3, 64, 96))
-        >>> len(found), found[0].scores.shape[1], found[0].corners.shape[1:]
+        >>> boxes = detector.find(torch.rand(2, 3, 64, 96))
+        >>> len(boxes), boxes[0].scores.shape[1], boxes[0].corners.shape[1:]
         (2, 3, torch.Size([3, 4]))
 
     Paper: Ren et al., Faster R-CNN: Towards Real-Time Object Detection with Region Proposal Networks, NeurIPS 2015.
@@ -115,7 +115,7 @@ class FasterRCNNDetector(Detector):
         )
 
     def forward(self, images: Tensor, labels: Tensor, corners: Tensor, mask: Tensor, ignored: Tensor) -> Sampled:
-        """What a loss needs, in training mode.
+        """Return the outputs for a loss, in training mode.
 
         Args:
             images: (B, 3, H, W) numbers from 0 to 1.
@@ -134,12 +134,12 @@ class FasterRCNNDetector(Detector):
         known = torch.cat(kinds) - 1
         on_object = known >= 0
         own = deltas[on_object, known[on_object]]
-        # Over all proposals, on objects or not: what weighs in proportion to the objects found so far.
+        # The mean over all proposals, with and without an object.
         off = smooth_l1_loss(own, torch.cat(goals)[on_object], beta=1 / 9, reduction="sum") / max(1, len(known))
         return Sampled(logits, known, off, sum(losses.values(), logits.new_zeros(())))
 
     def find(self, images: Tensor) -> list[Found]:
-        """What the second stage makes of every proposal in images (B, 3, H, W), in evaluation mode."""
+        """Return scores and boxes of every proposal in images (B, 3, H, W), in evaluation mode."""
         maps, proposals, _ = self._propose(images, None)
         logits, deltas = self._look(maps, proposals)
         corners = self.second.box_coder.decode(deltas.flatten(1), proposals)

@@ -28,7 +28,7 @@ class ProposalNetwork(RegionProposalNetwork):  # type: ignore[misc]
     def assign_targets_to_anchors(
         self, anchors: list[Tensor], targets: list[dict[str, Tensor]]
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """Which anchors are on objects (1), on none (0) or do not count (-1), and the box each should have."""
+        """Return the label of each anchor (1 on an object, 0 on none, -1 ignored) and its target box."""
         labels, boxes = super().assign_targets_to_anchors(anchors, targets)
         for label, grid, target in zip(labels, anchors, targets, strict=True):
             label[(label == 0) & on_ignored(grid, target["ignored"])] = -1
@@ -36,7 +36,7 @@ class ProposalNetwork(RegionProposalNetwork):  # type: ignore[misc]
 
 
 class _Given(nn.Module):
-    """In the place of torchvision's generator, whose cells are wrong where a stride does not divide the image."""
+    """Replace torchvision's generator, whose cells are wrong where a stride does not divide the image."""
 
     corners: Tensor
 

@@ -71,8 +71,8 @@ class RetinaNetDetector(Detector):
     def forward(self, images: Tensor) -> Tensor:
         """Images (B, 3, H, W) of numbers from 0 to 1 to outputs (B, A, C + 4): C logits, and how the anchor moves."""
         maps = list(self.backbone(normalised(images)).values())
-        found = self.head(maps)
-        return torch.cat([found["cls_logits"], found["bbox_regression"]], 2)
+        outputs = self.head(maps)
+        return torch.cat([outputs["cls_logits"], outputs["bbox_regression"]], 2)
 
     def find(self, images: Tensor) -> list[Found]:
         """Return the box and scores of every anchor in images (B, 3, H, W)."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
+from rankwise.metrics import Metric
 from rankwise.metrics.names import create_metrics
 from rankwise.models import standardise
 from rankwise.problems.inspection import spread_over
@@ -29,7 +30,7 @@ def choose_blend(
     trained: Tensor,
     candidates: Iterable[tuple[Settings, Tensor]],
     shares: Sequence[float],
-    metric: str,
+    metric: str | Metric,
 ) -> Settings:
     """Return the settings and the share of the trained model with the highest metric, the first of equal ones.
 
@@ -38,7 +39,7 @@ def choose_blend(
         trained: (B, N) scores of the trained model.
         candidates: settings of the closed form, with its scores (B, N).
         shares: of the trained model in the mean of standardised scores.
-        metric: by name.
+        metric: by name, or made.
 
     Returns:
         The settings with `share`, and `validation`: the metric on these rows.

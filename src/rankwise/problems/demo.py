@@ -21,7 +21,7 @@ LONGER = 4
 
 @dataclass(frozen=True)
 class DemoPlan:
-    """What will be run.
+    """Plan of the demonstration.
 
     Attributes:
         eights, retrieval: the contenders on the two problems.
@@ -43,7 +43,7 @@ class DemoPlan:
 
 @dataclass(frozen=True)
 class DemoResult:
-    """What came out, contender by contender in the order of the plan."""
+    """Results of the contenders, in the order of the plan."""
 
     plan: DemoPlan
     eights: tuple[Outcome, ...]

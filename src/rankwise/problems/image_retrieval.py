@@ -177,8 +177,8 @@ class ImageRetrieval(Problem[ImageSchema, ImagePart]):
             vectors,
             part.labels,
             self.measured,
-            gallery_embeddings=others,
-            gallery_labels=other_labels,
+            reference_embeddings=others,
+            reference_labels=other_labels,
             bootstrap=bootstrap,
         )
         among = part if gallery is None else gallery

@@ -61,7 +61,7 @@ class Inferred:
 
 @dataclass(frozen=True)
 class _Asked:
-    """What the user said beside the data."""
+    """Options that the user gave with the data."""
 
     path: Path
     label: str | None
@@ -120,7 +120,7 @@ def infer_problem(
     facts = [
         *facts,
         Fact("loss", loss, "loss=...  (rankwise list losses)"),
-        Fact("metric", f"{', '.join(problem.metrics)}; weights are chosen by the first", "metrics=[...]"),
+        Fact("metric", f"{', '.join(problem.measured)}; weights are chosen by the first", "metrics=[...]"),
         Fact("budget", budget, "budget.steps=..."),
     ]
     return Inferred(problem, tuple(facts))
@@ -256,8 +256,8 @@ def _find_label(asked: _Asked, raw: RawTable) -> tuple[str, str]:
     if not raw.named and binary and binary[-1] == free[-1]:
         return binary[-1], "the last column, of two values"
     candidates = called if raw.named and len(called) > 1 else binary
-    found = f"candidates: {_some(candidates)}" if candidates else f"no column of two values among {_some(columns)}"
-    raise BadRecipe(f"--label: expected the column to predict, as {asked.path} leaves it open; {found}")
+    told = f"candidates: {_some(candidates)}" if candidates else f"no column of two values among {_some(columns)}"
+    raise BadRecipe(f"--label: expected the column to predict, as {asked.path} leaves it open; {told}")
 
 
 def _refuse_classes(raw: RawTable, label: str, counts: pl.DataFrame) -> None:

@@ -1,4 +1,4 @@
-"""What a report shows of a trained model: its lists, some at a time, with names and pictures."""
+"""Access to the lists of a trained model for reports, some at a time, with names and pictures."""
 
 from __future__ import annotations
 

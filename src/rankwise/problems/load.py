@@ -154,8 +154,8 @@ def _apply(tree: dict[Any, Any], change: str) -> None:
 
 def _explain(problem: ValidationError, kind: type[Problem[Any, Any]]) -> str:
     # An unknown key may be what another error comes from.
-    found = sorted(problem.errors(include_url=False), key=lambda error: error["type"] != "extra_forbidden")
-    first, *others = found
+    errors = sorted(problem.errors(include_url=False), key=lambda error: error["type"] != "extra_forbidden")
+    first, *others = errors
     path, known = _keys_of(kind, first["loc"])
     key = ".".join(path) or "recipe"
     if first["type"] == "extra_forbidden":
@@ -206,13 +206,13 @@ def _expected(error: Any) -> str:
         return f"a number of {words} {error['ctx'][limit]:g}"
     if error["type"] == "too_short":
         return "at least one"
-    found = _TYPES.get(error["type"].split("_")[0])
-    return found or str(error["msg"]).removeprefix("Input should be ")
+    known = _TYPES.get(error["type"].split("_")[0])
+    return known or str(error["msg"]).removeprefix("Input should be ")
 
 
 def _model_in(annotation: Any) -> Any:
     if get_origin(annotation) in (Union, UnionType, tuple):
-        return next((found for found in map(_model_in, get_args(annotation)) if found is not None), None)
+        return next((model for model in map(_model_in, get_args(annotation)) if model is not None), None)
     return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
 
 

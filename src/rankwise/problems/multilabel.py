@@ -133,9 +133,9 @@ class MultiLabel(Problem[SparseSchema, SparsePart]):
         """Fit the ridge regression; choose its regularisation and the share of the network."""
         if not isinstance(model, Blend) or self.model.ridge is None:
             return {}
-        device, train = model.share.device, split.train
-        ridge = _ridge(self.model.ridge, train.features.width, train.labels.width).to(device)
-        products = ridge.products(*(rows.to_torch().to(device) for rows in (train.features, train.labels)))
+        train = split.train
+        ridge = _ridge(self.model.ridge, train.features.width, train.labels.width).to(model.share)
+        products = ridge.products(*(rows.to_torch().to(model.share) for rows in (train.features, train.labels)))
         if settings is None:
             settings = self._choose(model, ridge, products, split.part("validation"), self.model.ridge)
         ridge.regularisation = settings["regularisation"]

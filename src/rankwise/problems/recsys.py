@@ -294,9 +294,9 @@ class Recommendation(Problem[InteractionSchema, InteractionPart]):
         """Fit the EASE of a blend; choose its options and the share of both models."""
         if not isinstance(model, Blend):
             return {}
-        device, known = model.share.device, split.train.known
-        closed = self._closed_form(known.width).to(device)
-        gram = closed.gram(known.to_torch().to(device))
+        known = split.train.known
+        closed = self._closed_form(known.width).to(model.share)
+        gram = closed.gram(known.to_torch().to(model.share))
         if settings is None:
             settings = self._choose(model, closed, gram, split.part("validation"))
         closed.regularisation, closed.popularity_power = settings["regularisation"], settings["popularity"]

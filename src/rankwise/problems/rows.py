@@ -40,7 +40,7 @@ Rows = Callable[[Tensor], JudgedRows]
 
 
 def evaluate_rows(
-    model: nn.Module, rows: int, width: int, read: Rows, metrics: Sequence[str], *, bootstrap: int = 0
+    model: nn.Module, rows: int, width: int, read: Rows, metrics: Sequence[str | Metric], *, bootstrap: int = 0
 ) -> Evaluation:
     """Return the metrics of lists that are rows, all items of which the model scores.
 
@@ -51,7 +51,7 @@ def evaluate_rows(
         model: features of B rows to scores (B, L).
         rows: number of rows; width: of a row, which decides the size of blocks.
         read: from the indices of some rows to their features and labels.
-        metrics: by name.
+        metrics: by name, or made.
         bootstrap: number of replicates for the intervals; 0 gives none.
     """
     made = create_metrics(metrics)
@@ -73,8 +73,8 @@ def measure_grades(
     values: dict[str, Tensor] = {}
     for kind, judged in (("grades", labels), ("binary", (labels > 0).long())):
         if chosen := [metric for metric in metrics if metric.record.labels == kind]:
-            found, tied = measure_lists(pack(scores, judged, mask=mask), chosen)
-            values |= found
+            measured, tied = measure_lists(pack(scores, judged, mask=mask), chosen)
+            values |= measured
     return values, tied
 
 

@@ -58,7 +58,7 @@ class RegressionOptions(Options):
     each, plain and with both classes of equal weight. Their squared weights cost `regularisation` / 2. There are none
     above `most` ramps in all."""
 
-    regularisation: Positive = 10.0
+    regularisation: Positive = 3.0
     bins: Count = 8
     most: Count = 4096
 

@@ -22,7 +22,8 @@ from rankwise.data import (
     read_judgements,
     read_texts,
 )
-from rankwise.metrics import Evaluation
+from rankwise.metrics import Evaluation, Metric
+from rankwise.metrics.names import create_metrics
 from rankwise.models import TextRanker
 from rankwise.problems.batches import batches_of
 from rankwise.problems.blending import choose_blend, judged_rows
@@ -37,6 +38,7 @@ __all__ = ["TextSearch"]
 
 # Queries on whose complete lists running estimates are compared with exact values.
 PROBED_QUERIES = 8
+GAIN = "linear"
 
 
 class TextOptions(DataOptions):
@@ -86,7 +88,8 @@ class TextSearch(Problem[TextSchema, TextPart]):
     """Rank all documents of a corpus for each query, by the cosine of their embeddings and by keywords.
 
     Documents that are not judged for a query count as irrelevant. A head is trained by `loss`, another beside it by
-    `second_loss`; validation chooses between them and the embeddings as they are, and the share of BM25.
+    `second_loss`; validation chooses between them and the embeddings as they are, and the share of BM25. The gain of
+    NDCG is the grade, as in trec_eval.
 
     Example:
         >>> corpus = [f"{colour} {thing}" for colour in ("red", "blue", "green") for thing in ("wing", "tail", "nose")]
@@ -108,12 +111,12 @@ class TextSearch(Problem[TextSchema, TextPart]):
     data: TextOptions = TextOptions()
     model: TextModelOptions = TextModelOptions()
     # A margin of 2 at a scale of 20 is .1 of a cosine.
-    loss: LossChoice = LossChoice.of("ndcg", margin=2.0, discount_shift=30.0)
-    second_loss: LossChoice | None = LossChoice.of("listwise-cross-entropy")
+    loss: LossChoice = LossChoice.of("ndcg", margin=2.0, discount_shift=30.0, gain=GAIN)
+    second_loss: LossChoice | None = LossChoice.of("listwise-cross-entropy", gain=GAIN)
     batches: TextBatches = TextBatches()
     optimiser: HeadOptimiser = HeadOptimiser()
-    budget: Budget = Budget(steps=100)
-    evaluation: EvaluationOptions = EvaluationOptions(every=20)
+    budget: Budget = Budget(steps=200)
+    evaluation: EvaluationOptions = EvaluationOptions(every=50)
     refit: bool = True
     metrics: Names = ("ndcg@10", "map", "recall@100", "mrr")
 
@@ -172,7 +175,7 @@ class TextSearch(Problem[TextSchema, TextPart]):
 
             def best(*heads: int) -> Settings:
                 candidates = (({"head": head}, model.cosines(vectors, head)) for head in heads)
-                return choose_blend(known, keywords, candidates, self.model.share, self.metric)
+                return choose_blend(known, keywords, candidates, self.model.share, self._made[0])
 
             settings = {**best(-1, *range(len(model.heads))), "fusion_share": best(-1)["share"]}
         model.choose(settings["head"], settings["share"])
@@ -226,18 +229,22 @@ class TextSearch(Problem[TextSchema, TextPart]):
     def baselines(self, model: nn.Module, part: TextPart, settings: Mapping[str, Any]) -> dict[str, Evaluation]:
         """Return the metrics of BM25, of the embeddings as they are, and of both together."""
         assert isinstance(model, TextRanker)
-        found = {}
+        results = {}
         for name, head, share in (("bm25", -1, 1.0), ("zero-shot", -1, 0.0), ("fusion", -1, settings["fusion_share"])):
             with model.using(head, share):
-                found[name] = self._evaluate(model, part, bootstrap=0)
-        return found
+                results[name] = self._evaluate(model, part, bootstrap=0)
+        return results
 
     def probe_batch(self, train: TextPart) -> Batch:
         return train.__getitems__(spread_over(len(train), PROBED_QUERIES).tolist())
 
     def _evaluate(self, model: nn.Module, part: TextPart, *, bootstrap: int) -> Evaluation:
         width = len(part.documents)
-        return evaluate_rows(model, len(part), width, _reader(part), self.measured, bootstrap=bootstrap)
+        return evaluate_rows(model, len(part), width, _reader(part), self._made, bootstrap=bootstrap)
+
+    @property
+    def _made(self) -> list[Metric]:
+        return create_metrics(self.measured, gain=GAIN)
 
 
 def _reader(part: TextPart) -> Any:

@@ -147,12 +147,12 @@ def tabulate_seeds(
     sign = "+" if differences else ""
     rows = []
     for name, each in values.items():
-        found = summarise(each, within=(-1.0 if differences else 0.0, 1.0))
+        summary = summarise(each, within=(-1.0 if differences else 0.0, 1.0))
         if len(seeds) <= _FEW_SEEDS:
             told = [f"{value:{sign}.4f}" for value in each]
         else:
-            told = [f"{found.low:{sign}.4f} to {found.high:{sign}.4f}"]
-        rows.append((name, f"{found.mean:{sign}.4f}", *told))
+            told = [f"{summary.low:{sign}.4f} to {summary.high:{sign}.4f}"]
+        rows.append((name, f"{summary.mean:{sign}.4f}", *told))
     few = len(seeds) <= _FEW_SEEDS
     return ("mean", *(f"seed {seed}" for seed in seeds)) if few else ("mean", "95 % interval over seeds"), rows
 

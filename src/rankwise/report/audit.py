@@ -31,7 +31,7 @@ LOOKS = {
 
 @dataclass(frozen=True)
 class Finding:
-    """What one question brought: for the terminal a title, tables and the sentence; for the page a figure too."""
+    """Answer to one question of the audit: title, sentence and tables for the terminal, and a figure for the page."""
 
     title: str
     text: str
@@ -53,29 +53,29 @@ def audit_report(findings: Sequence[Finding], *, source: str, facts: Sequence[tu
     )
 
 
-def describe(found: Bias | Stability | ListStability | Bounds) -> Finding:
+def describe(result: Bias | Stability | ListStability | Bounds) -> Finding:
     """Words, tables and a figure for a record of `rankwise.audit`."""
-    if isinstance(found, Bias):
-        return _describe_bias(found)
-    if isinstance(found, Stability):
-        return _describe_stability(found)
-    if isinstance(found, ListStability):
-        return _describe_list_stability(found)
-    return _describe_bounds(found)
+    if isinstance(result, Bias):
+        return _describe_bias(result)
+    if isinstance(result, Stability):
+        return _describe_stability(result)
+    if isinstance(result, ListStability):
+        return _describe_list_stability(result)
+    return _describe_bounds(result)
 
 
-def _describe_bias(found: Bias) -> Finding:
+def _describe_bias(result: Bias) -> Finding:
     estimates = Table(
         ("loss", "all the data", "batches", "bias", "std"),
         tuple(
             (each.name, f"{each.full:.3f}", f"{each.mean:.3f}", f"{each.bias:+.3f}", f"{each.std:.3f}")
-            for each in found.estimates
+            for each in result.estimates
         ),
-        caption=f"Each loss on {found.repeats} batches of {found.positives} positives and {found.negatives} negatives, "
-        "against its own value on all the data. 1 - AP of all the data: "
-        f"{found.truth:.4f}; share of positives: {found.prior:.4g}.",
+        caption=f"Each loss on {result.repeats} batches of {result.positives} positives and {result.negatives} "
+        "negatives, against its own value on all the data. 1 - AP of all the data: "
+        f"{result.truth:.4f}; share of positives: {result.prior:.4g}.",
     )
-    tried = (*found.compositions, *found.larger)
+    tried = (*result.compositions, *result.larger)
     mixtures = Table(
         ("batch", "AP: bias", "error", "SOPRC: bias", "error"),
         tuple(
@@ -91,7 +91,7 @@ def _describe_bias(found: Bias) -> Finding:
         caption="batch: positives + negatives. What the AP of a batch and the SOPRC estimate with the true prior say "
         "of 1 - AP: bias on average, error (root mean square) in a typical batch. What is left of SOPRC's bias comes "
         "from the few negatives of a batch and falls with their number.",
-        strong=found.compositions.index(found.best),
+        strong=result.compositions.index(result.best),
     )
     positions = np.arange(len(tried))
     # A little apart, so that their bars do not hide each other.
@@ -108,7 +108,7 @@ def _describe_bias(found: Bias) -> Finding:
         "positives + negatives in a batch",
         -0.4,
         len(tried) - 0.6,
-        tuple((float(place), _mixture(each)) for place, each in enumerate(tried)),
+        tuple((float(index), _mixture(each)) for index, each in enumerate(tried)),
     )
     figure = Figure(
         (Panel(across, axis("error in 1 - AP", reach), (*series, _level(across, 0.0, ""))),),
@@ -119,26 +119,26 @@ def _describe_bias(found: Bias) -> Finding:
     return Finding(
         "Bias of mini-batches",
         "Does the value of a loss on a batch say what it would say of all the data?",
-        found.sentence,
+        result.sentence,
         (estimates, mixtures),
         figure,
     )
 
 
-def _describe_stability(found: Stability) -> Finding:
-    sizes = found.changes[0].sizes
+def _describe_stability(result: Stability) -> Finding:
+    sizes = result.changes[0].sizes
     table = Table(
         ("loss", *(f"n = {size}" for size in sizes), "slope", "value"),
         tuple(
             (each.name, *(f"{change:.4f}" for change in each.worst), f"{each.slope:+.2f}", f"{each.value:.2f}")
-            for each in found.changes
+            for each in result.changes
         ),
-        caption=f"The largest change found when one of n examples is replaced, {found.share:.1%} of them positive. "
+        caption=f"The largest change found when one of n examples is replaced, {result.share:.1%} of them positive. "
         "slope: of the change against n, both logarithmic; -1 is a change of 1 / n. value: of the loss before, at the "
         "largest n.",
     )
-    series = [curve(sizes, each.worst, each.name, LOOKS[each.name], markers=True) for each in found.changes]
-    guide = max(each.worst[0] for each in found.changes)
+    series = [curve(sizes, each.worst, each.name, LOOKS[each.name], markers=True) for each in result.changes]
+    guide = max(each.worst[0] for each in result.changes)
     series.append(curve(sizes, [guide * sizes[0] / size for size in sizes], "1 / n", GUIDE))
     values = powers_axis("largest change of the loss", [value for each in series for value in each.y])
     figure = Figure(
@@ -150,14 +150,14 @@ def _describe_stability(found: Stability) -> Finding:
     return Finding(
         "Stability of the losses",
         "How far can one broken or mislabelled example move the value of a loss?",
-        found.sentence,
+        result.sentence,
         (table,),
         figure,
     )
 
 
-def _describe_list_stability(found: ListStability) -> Finding:
-    sizes = found.distances[0].sizes
+def _describe_list_stability(result: ListStability) -> Finding:
+    sizes = result.distances[0].sizes
     columns = ("loss", *(f"N = {size}" for size in sizes), "slope", "AP")
     tables = tuple(
         Table(
@@ -169,22 +169,22 @@ def _describe_list_stability(found: ListStability) -> Finding:
                     f"{each.slopes[kind]:+.2f}",
                     f"{each.ap[-1]:.3f}",
                 )
-                for each in found.distances
+                for each in result.distances
             ),
             caption=f"Mean distance between two models, in percent of the length of their weights, when one {name} of "
-            f"N training examples is replaced. {found.models} pairs of linear models each. AP: of the models trained "
+            f"N training examples is replaced. {result.models} pairs of linear models each. AP: of the models trained "
             "with the largest N, on all the data.",
         )
         for kind, name in enumerate(("positive", "negative"))
     )
-    both = [100 * value for each in found.distances for value in (*each.positives, *each.negatives)]
+    both = [100 * value for each in result.distances for value in (*each.positives, *each.negatives)]
     panels = tuple(
         Panel(
             log_axis("training examples (N)", sizes),
             powers_axis("distance, % of the weights", both),
             tuple(
                 curve(sizes, 100 * np.array(getattr(each, kind)), each.name, LOOKS[each.name], markers=True)
-                for each in found.distances
+                for each in result.distances
             ),
             title=title,
         )
@@ -197,39 +197,39 @@ def _describe_list_stability(found: ListStability) -> Finding:
         "gradient flows through the recall, as in SOPRC, which in addition remembers the positives of earlier batches.",
         height=340,
     )
-    source = "made-up examples, as the file has no features" if found.synthetic else "the features of the file"
+    source = "made-up examples, as the file has no features" if result.synthetic else "the features of the file"
     return Finding(
         "Stability of training",
         f"How far does replacing one training example move the trained model? Linear models, on {source}.",
-        found.sentence,
+        result.sentence,
         tables,
         figure,
     )
 
 
-def _describe_bounds(found: Bounds) -> Finding:
+def _describe_bounds(result: Bounds) -> Finding:
     table = Table(
         ("tau", "1 - AP", "AUPRCLoss", "slack", "stable AP bound", "slack", "failures"),
         tuple(
             (
                 f"{each.tau:g}",
-                f"{found.truth:.4f}",
+                f"{result.truth:.4f}",
                 f"{each.soprc:.4f}",
-                f"{each.soprc - found.truth:.4f}",
+                f"{each.soprc - result.truth:.4f}",
                 f"{each.stable:.4f}",
-                f"{each.stable - found.truth:.4f}",
+                f"{each.stable - result.truth:.4f}",
                 str(each.soprc_violations + each.stable_violations),
             )
-            for each in found.bounds
+            for each in result.bounds
         ),
-        caption=f"Means over {found.lists} list{'s' if found.lists > 1 else ''}. tau: the margin of the surrogate. "
+        caption=f"Means over {result.lists} list{'s' if result.lists > 1 else ''}. tau: the margin of the surrogate. "
         "slack: how far a bound lies above 1 - AP. A bound of 1 or more says nothing, as 1 - AP never exceeds 1.",
     )
-    taus = [each.tau for each in found.bounds]
+    taus = [each.tau for each in result.bounds]
     series = (
-        curve(taus, [each.stable for each in found.bounds], "stable AP, theorem 1", STABLE, markers=True),
-        curve(taus, [each.soprc for each in found.bounds], "AUPRCLoss", SOPRC, markers=True),
-        curve(taus, [found.truth] * len(taus), "1 - AP of the data", (INK, "dot")),
+        curve(taus, [each.stable for each in result.bounds], "stable AP, theorem 1", STABLE, markers=True),
+        curve(taus, [each.soprc for each in result.bounds], "AUPRCLoss", SOPRC, markers=True),
+        curve(taus, [result.truth] * len(taus), "1 - AP of the data", (INK, "dot")),
     )
     reach = [0.0, *(value for each in series for value in each.y)]
     figure = Figure(
@@ -238,7 +238,7 @@ def _describe_bounds(found: Bounds) -> Finding:
         caption="What a loss says can be trusted as far as it lies close above the dotted line.",
         height=320,
     )
-    return Finding("Bounds", "Does a low loss guarantee a high AP?", found.sentence, (table,), figure)
+    return Finding("Bounds", "Does a low loss guarantee a high AP?", result.sentence, (table,), figure)
 
 
 def _mixture(composition: Composition) -> str:

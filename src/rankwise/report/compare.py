@@ -27,13 +27,13 @@ class ComparedMetric:
 
     Attributes:
         title: of the metric.
-        found: the comparison of each other system with the first.
+        comparisons: the comparison of each other system with the first.
         values: of every system its values per query (Q,); empty where there is a single list.
         queries: (Q,) what the queries are called.
     """
 
     title: str
-    found: Sequence[Comparison]
+    comparisons: Sequence[Comparison]
     values: Sequence[Tensor] = ()
     queries: Sequence[str] = ()
 
@@ -58,16 +58,16 @@ def comparison_report(
         summary="All systems ranked the same items, so they are compared pair by pair: what is easy or hard for both "
         "does not count as a difference.",
         sections=tuple(sections),
-        facts=(*((f"System {place}", name) for place, name in enumerate(names, 1)), ("Versions", versions("torch"))),
+        facts=(*((f"System {index}", name) for index, name in enumerate(names, 1)), ("Versions", versions("torch"))),
     )
 
 
 def _sentence(names: Sequence[str], compared: ComparedMetric) -> str:
-    place = max(range(len(compared.found)), key=lambda each: abs(compared.found[each].difference))
-    found, other = compared.found[place], names[place + 1]
-    low, high = found.interval
-    word = "better" if found.difference > 0 else "worse"
-    gap = f"{compared.title} {found.mean_a:.3f} against {found.mean_b:.3f}"
+    index = max(range(len(compared.comparisons)), key=lambda each: abs(compared.comparisons[each].difference))
+    comparison, other = compared.comparisons[index], names[index + 1]
+    low, high = comparison.interval
+    word = "better" if comparison.difference > 0 else "worse"
+    gap = f"{compared.title} {comparison.mean_a:.3f} against {comparison.mean_b:.3f}"
     if low <= 0 <= high:
         return f"{other} and {names[0]} cannot be told apart: {gap}."
     return f"{other} is {word} than {names[0]}: {gap}."
@@ -75,28 +75,30 @@ def _sentence(names: Sequence[str], compared: ComparedMetric) -> str:
 
 def difference_section(names: Sequence[str], compared: ComparedMetric) -> Section:
     """Return the differences of all systems to the first, with intervals."""
-    first = compared.found[0]
+    first = compared.comparisons[0]
     rows = [(names[0], f"{first.mean_b:.4f}", "", "", "", "")]
     series = []
-    for place, (name, each) in enumerate(zip(names[1:], compared.found, strict=True)):
+    for index, (name, each) in enumerate(zip(names[1:], compared.comparisons, strict=True)):
         low, high = each.interval
         counts = f"{each.wins:,} / {each.ties:,} / {each.losses:,}" if each.pairs > 1 else "-"
         bounds = f"{low:+.4f} to {high:+.4f}"
         rows.append((name, f"{each.mean_a:.4f}", f"{each.difference:+.4f}", bounds, f"{each.p_value:.3g}", counts))
-        series.append(Series("", plain([low, high]), (place, place), 1))
+        series.append(Series("", plain([low, high]), (index, index), 1))
         series.append(
-            Series("", plain([each.difference]), (place,), 1, shape="dots", labels=(f"{each.difference:+.3f}",))
+            Series("", plain([each.difference]), (index,), 1, shape="dots", labels=(f"{each.difference:+.3f}",))
         )
     reach = [0.0, *(value for each in series for value in each.x)]
-    last = len(compared.found) - 1
+    last = len(compared.comparisons) - 1
     across = axis(f"difference in {compared.title} to {names[0]}", reach)
     zero = Series("", (0.0, 0.0), (last + 0.5, -0.6), 7, "dot")
     panel = Panel(
         across,
-        Axis("", last + 0.5, -0.6, tuple((float(place), name) for place, name in enumerate(names[1:]))),
+        Axis("", last + 0.5, -0.6, tuple((float(index), name) for index, name in enumerate(names[1:]))),
         (zero, *series),
     )
-    told = "; ".join(f"{name} {each.difference:+.3f}" for name, each in zip(names[1:], compared.found, strict=True))
+    told = "; ".join(
+        f"{name} {each.difference:+.3f}" for name, each in zip(names[1:], compared.comparisons, strict=True)
+    )
     table = Table(
         ("", "mean", "difference", "95 % interval", "p", "better / equal / worse"),
         tuple(rows),
@@ -105,7 +107,7 @@ def difference_section(names: Sequence[str], compared: ComparedMetric) -> Sectio
     )
     several = (
         " Several comparisons at once: some look significant by chance; divide .05 by their number."
-        if len(compared.found) > 1
+        if len(compared.comparisons) > 1
         else ""
     )
     return Section(
@@ -123,8 +125,8 @@ def _by_query(names: Sequence[str], compared: ComparedMetric) -> Section:
     ends = Axis("", -0.02, 1.02, tuple((tick / 5, f"{tick / 5:.1f}") for tick in range(6)))
     for name, values in zip(names[1:], compared.values[1:], strict=True):
         both = ~(first.isnan() | values.isnan())
-        places = both.nonzero().squeeze(1)
-        shown = places[torch.linspace(0, len(places) - 1, min(DOTS, len(places))).round().long()]
+        indices = both.nonzero().squeeze(1)
+        shown = indices[torch.linspace(0, len(indices) - 1, min(DOTS, len(indices))).round().long()]
         panels.append(
             Panel(
                 Axis(names[0], ends.low, ends.high, ends.ticks),
@@ -136,17 +138,17 @@ def _by_query(names: Sequence[str], compared: ComparedMetric) -> Section:
                 title="" if len(names) == 2 else name,
             )
         )
-        gaps = (values - first)[places]
-        order = places[gaps.argsort()]
+        gaps = (values - first)[indices]
+        order = indices[gaps.argsort()]
         chosen = list(dict.fromkeys([*order[:MOST].tolist(), *order[-MOST:].tolist()]))
         rows = tuple(
             (
-                compared.queries[place],
-                f"{first[place]:.3f}",
-                f"{values[place]:.3f}",
-                f"{values[place] - first[place]:+.3f}",
+                compared.queries[index],
+                f"{first[index]:.3f}",
+                f"{values[index]:.3f}",
+                f"{values[index] - first[index]:+.3f}",
             )
-            for place in chosen
+            for index in chosen
         )
         tables.append(Table(("query", names[0], name, "difference"), rows, caption="The largest losses and gains."))
     return Section(

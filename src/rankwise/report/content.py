@@ -1,4 +1,4 @@
-"""What a report is made of. The template shows any of these in order; it knows nothing of a particular run."""
+"""Elements of a report. The template shows them in order and knows nothing of a particular run."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Tables:
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis from `low` to `high`, logarithmic if `log`, with ticks where it says: (place, text)."""
+    """An axis from `low` to `high`, logarithmic if `log`, with ticks as (value, text)."""
 
     title: str
     low: float

@@ -21,7 +21,7 @@ LOOKS: dict[str, Look] = {
 
 
 def demo_report(result: DemoResult) -> Report:
-    """Everything the demonstration found, ready for `write_report`."""
+    """Return the report of the demonstration, ready for `write_report`."""
     looks = [LOOKS[outcome.contender.name] for outcome in result.eights]
     headline, fuller, retrieval = demo_sentences(result)
     return Report(
@@ -59,7 +59,7 @@ def demo_report(result: DemoResult) -> Report:
 
 
 def demo_sentences(result: DemoResult) -> tuple[str, str, str]:
-    """What was seen, whatever it was: one sentence on the eights, one on the fuller picture there, one on retrieval."""
+    """Return three sentences on the results: on the eights, on longer training, on retrieval."""
     eights = {outcome.contender.name: outcome for outcome in result.eights}
     direct, plain = eights["SOPRC"], eights["cross entropy"]
     gaps = [ours - theirs for ours, theirs in zip(direct.values("ap"), plain.values("ap"), strict=True)]

@@ -76,16 +76,16 @@ def draw(figure: Figure) -> tuple[list[DrawnPanel], list[Key]]:
 
 
 def numbers_table(figure: Figure) -> Table:
-    """What the figure shows as a table, of long lines about thirty points."""
+    """Return the data of a figure as a table; long lines are thinned to about thirty points."""
     several = len(figure.panels) > 1
     rows = []
     for number, panel in enumerate(figure.panels, start=1):
         for each in panel.series:
-            for place in thinned(len(each.y), MOST_ROWS):
-                at = each.x[place] if each.shape != "steps" else (each.x[place] + each.x[place + 1]) / 2
+            for index in thinned(len(each.y), MOST_ROWS):
+                at = each.x[index] if each.shape != "steps" else (each.x[index] + each.x[index + 1]) / 2
                 name = each.name or panel.y.title
                 where = f"{panel.title or number}: {name}" if several else name
-                rows.append((where, f"{at:.4g}", f"{each.y[place]:.4g}"))
+                rows.append((where, f"{at:.4g}", f"{each.y[index]:.4g}"))
     first = figure.panels[0]
     titles = (first.x.title or "x", first.y.title or "y") if not several else ("across", "up")
     return Table(("", *titles), tuple(rows))
@@ -95,8 +95,8 @@ def _draw_panel(panel: Panel) -> DrawnPanel:
     marks, labels = [], []
     for each in panel.series:
         marks += list(_marks(each, panel))
-        for place, text in enumerate(each.labels):
-            labels.append((_across(panel.x, each.x[place]) / 10, _down(panel.y, each.y[place]) / 10, text))
+        for index, text in enumerate(each.labels):
+            labels.append((_across(panel.x, each.x[index]) / 10, _down(panel.y, each.y[index]) / 10, text))
     return DrawnPanel(
         panel,
         # Areas lie behind, dots in front.
@@ -126,8 +126,8 @@ def _marks(series: Series, panel: Panel) -> Iterator[Mark]:
     if "line" in series.shape:
         yield Mark("line", _path(points), *look)
     if "dots" in series.shape:
-        for place, (across, down) in enumerate(points):
-            text = f"{series.name}: {series.x[place]:.4g}, {series.y[place]:.4g}"
+        for index, (across, down) in enumerate(points):
+            text = f"{series.name}: {series.x[index]:.4g}, {series.y[index]:.4g}"
             yield Mark("mark", f"M{across:.1f} {down:.1f}h0", *look, text)
 
 
@@ -160,7 +160,7 @@ def _down(axis: Axis, value: float) -> float:
 
 
 def _share(axis: Axis, value: float) -> float:
-    """How far along the axis, cut a little beyond its ends."""
+    """Return the relative position on an axis, clipped a little beyond its ends."""
     if axis.log:
         low, high = math.log(axis.low), math.log(axis.high)
         value = math.log(value) if value > 0 else math.nan

@@ -15,7 +15,7 @@ FIRST = 10
 SMALL, MEDIUM = 64, 360
 MISTAKES = 8
 # Where the lists to look at stand, from the worst value to the best.
-PLACES = (0, 0.1, 0.35, 0.65, 0.9, 1)
+SHARES = (0, 0.1, 0.35, 0.65, 0.9, 1)
 
 
 def example_sections(inspection: Inspection, metric: str) -> list[Section]:
@@ -50,9 +50,9 @@ def _some(inspection: Inspection, metric: str) -> list[tuple[str, int]]:
     order = lists_by_value(inspection, metric)
     values = inspection.evaluation.per_query[metric]
     different = values[order].unique()
-    places = dict.fromkeys(round(share * (len(different) - 1)) for share in PLACES) if len(order) else {}
+    spread = dict.fromkeys(round(share * (len(different) - 1)) for share in SHARES) if len(order) else {}
     chosen = []
-    for value in different[list(places)]:
+    for value in different[list(spread)]:
         number = int(order[values[order] == value][0])
         worse = 100 * int((values < value).sum()) // len(order)
         standing = f"better than {worse} % of the {plural(inspection.list_word, 2)}"
@@ -70,7 +70,7 @@ def _gallery(inspection: Inspection, metric: str, tops: list[tuple[str, Top]]) -
         if inspection.list_picture is not None:
             image = inspection.list_picture(top.number)
             query = _picture(image, f"the query, {inspection.list_name(top.number)}", "query", "")
-        pictures = [_item(inspection, top, place) for place in range(len(top.columns))]
+        pictures = [_item(inspection, top, index) for index in range(len(top.columns))]
         value = float(inspection.evaluation.per_query[metric][top.number])
         text = (
             f"{metric} {value:.3f}, {standing}. {hits} of the first {len(top.columns)} are right; "
@@ -90,12 +90,12 @@ def _gallery(inspection: Inspection, metric: str, tops: list[tuple[str, Top]]) -
     )
 
 
-def _item(inspection: Inspection, top: Top, place: int) -> Picture:
+def _item(inspection: Inspection, top: Top, index: int) -> Picture:
     assert inspection.item_picture is not None
-    name = inspection.item_name(top.number, top.columns[place])
-    verdict = "right" if top.labels[place] > 0 else "wrong"
-    image = inspection.item_picture(top.number, top.columns[place])
-    return _picture(image, f"{place + 1}: {verdict}, {name}", f"{top.scores[place]:.3g}", verdict)
+    name = inspection.item_name(top.number, top.columns[index])
+    verdict = "right" if top.labels[index] > 0 else "wrong"
+    image = inspection.item_picture(top.number, top.columns[index])
+    return _picture(image, f"{index + 1}: {verdict}, {name}", f"{top.scores[index]:.3g}", verdict)
 
 
 def _picture(image: torch.Tensor, alt: str, caption: str, verdict: str) -> Picture:
@@ -131,11 +131,11 @@ def _tables(inspection: Inspection, metric: str, tops: list[tuple[str, Top]]) ->
     for standing, top in tops:
         rows = tuple(
             (
-                f"{place + 1}. {inspection.item_name(top.number, column)}",
+                f"{index + 1}. {inspection.item_name(top.number, column)}",
                 f"{score:.3g}",
                 (f"{label:g}" if graded else "✓") if label > 0 else "-",
             )
-            for place, (column, score, label) in enumerate(zip(top.columns, top.scores, top.labels, strict=True))
+            for index, (column, score, label) in enumerate(zip(top.columns, top.scores, top.labels, strict=True))
         )
         value = float(inspection.evaluation.per_query[metric][top.number])
         blocks.append(
@@ -156,17 +156,17 @@ def _tables(inspection: Inspection, metric: str, tops: list[tuple[str, Top]]) ->
 def _mistakes(inspection: Inspection) -> Section:
     top = top_of(inspection, 0, 10**12)
     item = inspection.item_word
-    places: dict[str, list[int]] = {"irrelevant": [], "relevant": []}
-    for place, label in enumerate(top.labels):
-        places["relevant" if label > 0 else "irrelevant"].append(place)
+    indices: dict[str, list[int]] = {"irrelevant": [], "relevant": []}
+    for index, label in enumerate(top.labels):
+        indices["relevant" if label > 0 else "irrelevant"].append(index)
     blocks = []
     for title, chosen in (
-        (f"relevant, but far down ({item})", places["relevant"][: -MISTAKES - 1 : -1]),
-        (f"not relevant, but high up ({item})", places["irrelevant"][:MISTAKES]),
+        (f"relevant, but far down ({item})", indices["relevant"][: -MISTAKES - 1 : -1]),
+        (f"not relevant, but high up ({item})", indices["irrelevant"][:MISTAKES]),
     ):
         rows = tuple(
-            (inspection.item_name(0, top.columns[place]), f"{place + 1:,}", f"{top.scores[place]:.3g}")
-            for place in chosen
+            (inspection.item_name(0, top.columns[index]), f"{index + 1:,}", f"{top.scores[index]:.3g}")
+            for index in chosen
         )
         blocks.append(Table((title, "position", "score"), rows))
     return Section(

@@ -1,4 +1,4 @@
-"""What a model looks at: the importance of each column, as a figure and a table."""
+"""Importance of each column, as a figure and a table."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ LISTED = 100
 LONGEST = 15  # characters of a name beside the figure
 
 
-def importance_section(found: Importance | None) -> list[Section]:
+def importance_section(importance: Importance | None) -> list[Section]:
     """Return one section, or none where no importance was measured."""
-    if found is None:
+    if importance is None:
         return []
-    cells = found.table()
+    cells = importance.table()
     rows = list(zip(cells["column"], cells["importance"], cells["smallest"], cells["largest"], strict=True))
     listed = tuple((name, *(f"{number:.4f}" for number in numbers)) for name, *numbers in rows[:LISTED])
     more = "" if len(rows) <= LISTED else f" The first {LISTED} of {len(rows):,} columns; importance.csv has all."
     table = Table(
-        ("column", f"drop of {found.metric}", "smallest", "largest"),
+        ("column", f"drop of {importance.metric}", "smallest", "largest"),
         listed,
-        caption=f"{found.definition}{more}",
+        caption=f"{importance.definition}{more}",
     )
     text = (
         "How much worse does the ranking get if one column tells nothing? Its values are shuffled among the rows, all "
         "else stays. About 0: the model does without it. Columns that say the same share their importance, so that "
         "each alone may look useless. It says what this model uses, not what causes the label."
     )
-    return [Section("Which columns matter", text, (_figure(found, rows[:DRAWN]), table))]
+    return [Section("Which columns matter", text, (_figure(importance, rows[:DRAWN]), table))]
 
 
-def _figure(found: Importance, rows: list[tuple[str, float, float, float]]) -> Figure:
+def _figure(importance: Importance, rows: list[tuple[str, float, float, float]]) -> Figure:
     series = [Series("", (0.0, 0.0), (-0.7, len(rows) - 0.4), 7, "dot")]
     for row, (_, mean, low, high) in enumerate(rows):
         at = float(row)
@@ -43,17 +43,21 @@ def _figure(found: Importance, rows: list[tuple[str, float, float, float]]) -> F
         series.append(Series("", plain([low, high]), (at, at), 6))
         series.append(Series("", plain([mean]), (at,), 1, shape="dots"))
     panel = Panel(
-        axis(f"drop of {found.metric} when the column is shuffled", [0.0, *(each for row in rows for each in row[1:])]),
+        axis(
+            f"drop of {importance.metric} when the column is shuffled",
+            [0.0, *(each for row in rows for each in row[1:])],
+        ),
         # The first on top.
         Axis("", len(rows) - 0.4, -0.7, tuple((float(row), _short(name)) for row, (name, *_) in enumerate(rows))),
         tuple(series),
     )
     best = ", ".join(f"{name} {mean:.3f}" for name, mean, *_ in rows[:5])
+    columns = len(importance.columns)
     return Figure(
         (panel,),
-        alt=f"Drop of {found.metric} when a column is shuffled, largest first: {best}.",
-        caption=f"Bars: the mean over {found.drops.shape[1]} shuffles. Lines: from the smallest to the largest of "
-        f"them.{'' if len(found.columns) <= DRAWN else f' The first {DRAWN} of {len(found.columns):,} columns.'}",
+        alt=f"Drop of {importance.metric} when a column is shuffled, largest first: {best}.",
+        caption=f"Bars: the mean over {importance.drops.shape[1]} shuffles. Lines: from the smallest to the largest of "
+        f"them.{'' if columns <= DRAWN else f' The first {DRAWN} of {columns:,} columns.'}",
         height=60 + 34 * len(rows),
         numbers=False,
     )

@@ -21,7 +21,7 @@ LISTS, CELLS, SCORES, EQUALS = 2000, 2**22, 200_000, 300
 POSITIONS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 30, 50, 75, 100)
 LEVELS = 50
 # A random order is drawn until so many lists were ordered, each at most so often.
-ORDERS, MOST_ORDERS = 400, 20
+ORDERS, MOST_ORDERS = 2000, 1000
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def figures_of(inspection: Inspection) -> ListFigures:
     if by_precision:  # from the start, as precise as at the first one found
         along, values = torch.cat([along.new_zeros(1), along]), torch.cat([values[:, :1], values], 1)
     else:
-        within = [place for place, position in enumerate(POSITIONS) if position <= max(longest, 1)]
+        within = [index for index, position in enumerate(POSITIONS) if position <= max(longest, 1)]
         along, values = torch.tensor(POSITIONS, dtype=torch.float64)[within], values[:, within]
     counted = int((~values[:, 0].isnan()).sum())
     return ListFigures(len(chosen), counted, along, values.nanmean(0), torch.cat(kinds[0]), torch.cat(kinds[1]))
@@ -108,13 +108,13 @@ def random_order(inspection: Inspection, names: Iterable[str]) -> dict[str, floa
         seen = inspection.look(numbers)
         mask = torch.ones_like(seen.scores, dtype=torch.bool) if seen.mask is None else seen.mask
         times = max(1, min(MOST_ORDERS, ORDERS // len(chosen), CELLS // max(1, seen.scores.numel())))
-        for _ in range(times):
-            scores = torch.rand(seen.scores.shape, generator=generator)
-            for kind, labels in (("grades", seen.labels), ("binary", (seen.labels > 0).long())):
-                if of_kind := [metric for metric in metrics if metric.record.labels == kind]:
-                    for name, found in measure_lists(pack(scores, labels, mask=mask), of_kind)[0].items():
-                        values[name].append(found)
-    return {name: float(torch.cat(found).nanmean()) for name, found in values.items() if found}
+        scores = torch.rand((times * len(seen.scores), seen.scores.shape[1]), generator=generator)
+        for kind, labels in (("grades", seen.labels), ("binary", (seen.labels > 0).long())):
+            if of_kind := [metric for metric in metrics if metric.record.labels == kind]:
+                lists = pack(scores, labels.repeat(times, 1), mask=mask.repeat(times, 1))
+                for name, of_metric in measure_lists(lists, of_kind)[0].items():
+                    values[name].append(of_metric)
+    return {name: float(torch.cat(of_metric).nanmean()) for name, of_metric in values.items() if of_metric}
 
 
 def lists_by_value(inspection: Inspection, metric: str) -> Tensor:
@@ -169,15 +169,15 @@ def _blocks(inspection: Inspection, chosen: Tensor) -> Iterator[Tensor]:
 
 
 def _precision(seen: SeenLists, mask: Tensor, along: Tensor, total: Tensor | None) -> Tensor:
-    """The precision where so many of the relevant items are found, (B, levels); NaN for a list without any."""
+    """Return the precision at each level of recall, (B, levels); NaN for a list without relevant items."""
     lists = Lists(seen.scores, ((seen.labels > 0) & mask).long(), mask, None, torch.arange(len(mask)))
-    found = rank(lists).positives
-    count = found.count if total is None else total.double()
-    precision = torch.nn.functional.pad(found.hits_end / found.end, (0, 1))
+    positives = rank(lists).positives
+    count = positives.count if total is None else total.double()
+    precision = torch.nn.functional.pad(positives.hits_end / positives.end, (0, 1))
     # Rounding must not ask for one more item than a share means.
     wanted = (along * count[:, None] - 1e-9).ceil().long() - 1
-    place = wanted.clamp_min(0).where(wanted < found.count[:, None], precision.shape[1] - 1)
-    return precision.gather(1, place).masked_fill(count[:, None] == 0, torch.nan)
+    index = wanted.clamp_min(0).where(wanted < positives.count[:, None], precision.shape[1] - 1)
+    return precision.gather(1, index).masked_fill(count[:, None] == 0, torch.nan)
 
 
 def _ndcg(seen: SeenLists, mask: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What a loss remembers, against the truth: the health of its estimates."""
+"""Figures of the running estimates of a loss beside their exact values."""
 
 from __future__ import annotations
 

@@ -51,9 +51,9 @@ def axis(
     bottom, top = bottom - margin if low is None else bottom, top + margin if high is None else top
     step = _round_step((top - bottom) / ticks)
     first = math.ceil(bottom / step - 1e-9)
-    places = [number * step for number in range(first, math.floor(top / step + 1e-9) + 1)]
+    values = [number * step for number in range(first, math.floor(top / step + 1e-9) + 1)]
     digits = max(0, -math.floor(math.log10(step) + 1e-9))
-    return Axis(title, bottom, top, tuple((place, f"{place:,.{digits}f}") for place in places))
+    return Axis(title, bottom, top, tuple((tick, f"{tick:,.{digits}f}") for tick in values))
 
 
 def shares_axis(title: str) -> Axis:
@@ -72,15 +72,15 @@ def powers_axis(title: str, values: Iterable[float]) -> Axis:
     low, high = min(known) / 1.15, max(known) * 1.15
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     factors = (1,) if math.log10(high / low) > 2.5 else (1, 2, 5)
-    places = [factor * 10.0**power for power in powers for factor in factors]
-    return Axis(title, low, high, tuple((at, f"{at:g}") for at in places if low <= at <= high), log=True)
+    ticks = [factor * 10.0**power for power in powers for factor in factors]
+    return Axis(title, low, high, tuple((at, f"{at:g}") for at in ticks if low <= at <= high), log=True)
 
 
 def thinned(count: int, most: int) -> list[int]:
     """At most `most` of the numbers 0 .. count - 1, evenly spread, first and last among them."""
     if count <= most:
         return list(range(count))
-    return [round(place * (count - 1) / (most - 1)) for place in range(most)]
+    return [round(number * (count - 1) / (most - 1)) for number in range(most)]
 
 
 def plain(values: ArrayLike) -> Numbers:

@@ -84,15 +84,15 @@ def run_report(result: RunResult) -> Report:
 
 
 def _headline(result: RunResult) -> str:
-    found = result.inspection.evaluation
-    mean, bounds = found.means[result.metric], found.intervals.get(result.metric)
-    interval = "" if bounds is None else f" ({_percent(found)} interval {bounds[0]:.3f} to {bounds[1]:.3f})"
+    evaluation = result.inspection.evaluation
+    mean, bounds = evaluation.means[result.metric], evaluation.intervals.get(result.metric)
+    interval = "" if bounds is None else f" ({_percent(evaluation)} interval {bounds[0]:.3f} to {bounds[1]:.3f})"
     where = "on data it has not seen" if result.part == "test" else "on the validation data"
     return f"{result.metric} {mean:.3f} {where}{interval}."
 
 
 def _summary(result: RunResult) -> str:
-    history, found = result.history, result.inspection.evaluation
+    history, evaluation = result.history, result.inspection.evaluation
     done = len(history.losses)
     if not result.over:
         return (
@@ -101,7 +101,7 @@ def _summary(result: RunResult) -> str:
             f"(step {history.best_step}); the test data stay untouched until the end, so all figures are of the "
             "validation data, by which these weights were chosen, and a little too good."
         )
-    lists = len(found.query_ids)
+    lists = len(evaluation.query_ids)
     early = ", as nothing improved any more" if history.stopped_early else ""
     of = f"{lists:,} {plural(result.inspection.list_word, lists)}" if lists > 1 else "one ranking of all rows"
     if result.weights == "best":
@@ -122,18 +122,18 @@ def _summary(result: RunResult) -> str:
 
 
 def _results(result: RunResult) -> Section:
-    found, lists = result.inspection.evaluation, plural(result.inspection.list_word, 2)
-    several = len(found.query_ids) > 1
-    chance = random_order(result.inspection, found.means)
+    evaluation, lists = result.inspection.evaluation, plural(result.inspection.list_word, 2)
+    several = len(evaluation.query_ids) > 1
+    chance = random_order(result.inspection, evaluation.means)
     rows = tuple(
         (
             name,
             f"{mean:.4f}",
-            _interval(found.intervals.get(name)),
+            _interval(evaluation.intervals.get(name)),
             f"{chance[name]:.4f}" if name in chance else "-",
-            *([f"{found.skipped[name]:,}"] if several else ()),
+            *([f"{evaluation.skipped[name]:,}"] if several else ()),
         )
-        for name, mean in found.means.items()
+        for name, mean in evaluation.means.items()
     )
     caption = (
         "All metrics go from 0 to 1; higher is better. interval: where the figure would plausibly lie for other data "
@@ -144,21 +144,23 @@ def _results(result: RunResult) -> Section:
             f" left out: {lists} for which a metric is not defined, such as those without a relevant "
             f"{result.inspection.item_word}."
         )
-    if found.tied:
-        caption += f" Tied scores in {found.tied:.1%} of the {lists}." if several else " Some scores are tied."
+    if evaluation.tied:
+        caption += f" Tied scores in {evaluation.tied:.1%} of the {lists}." if several else " Some scores are tied."
     table = Table(
         (
             "metric",
             "mean" if several else "value",
-            f"{_percent(found)} interval",
+            f"{_percent(evaluation)} interval",
             "random order",
             *(["left out"] if several else ()),
         ),
         rows,
         caption=caption,
-        strong=list(found.means).index(result.metric),
+        strong=list(evaluation.means).index(result.metric),
     )
-    exact = Listing("Exact definitions", "\n\n".join(f"{name}: {text}" for name, text in found.definitions.items()))
+    exact = Listing(
+        "Exact definitions", "\n\n".join(f"{name}: {text}" for name, text in evaluation.definitions.items())
+    )
     return Section("Result", "", (table, exact))
 
 
@@ -234,8 +236,8 @@ def _along_the_ranking(result: RunResult, figures: ListFigures) -> Section:
             (curve(figures.along, figures.height, "NDCG", look, markers=True),),
         )
         text = (
-            f"How good are the first {plural(item, 2)}? NDCG compares their relevance, the first places counting most, "
-            "with that of the best possible order, which gets 1."
+            f"How good are the first {plural(item, 2)}? NDCG compares their relevance, the first positions counting "
+            "most, with that of the best possible order, which gets 1."
         )
         caption = f"Mean over {share}. Note the axis: every mark about doubles the number."
         alt = f"NDCG of the first items: {first:.3f} at 1, {last:.3f} at {figures.along[-1]:.0f}."
@@ -344,8 +346,8 @@ def _share_looked(figures: ListFigures, there: int, lists: str, item: str) -> st
     return f"{figures.counted:,} {lists}{which}, out of {there:,}, evenly spread"
 
 
-def _percent(found: Evaluation) -> str:
-    return f"{100 * found.confidence:g} %"
+def _percent(evaluation: Evaluation) -> str:
+    return f"{100 * evaluation.confidence:g} %"
 
 
 def _interval(bounds: tuple[float, float] | None) -> str:

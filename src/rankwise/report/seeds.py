@@ -21,7 +21,7 @@ __all__ = ["seeds_comparison_report", "write_seeds_report"]
 
 
 def write_seeds_report(
-    path: Path, title: str, runs: Sequence[Run], found: Sequence[Evaluation], *, part: str = "test part"
+    path: Path, title: str, runs: Sequence[Run], evaluations: Sequence[Evaluation], *, part: str = "test part"
 ) -> None:
     """Write the report of runs of one problem with different seeds.
 
@@ -29,17 +29,17 @@ def write_seeds_report(
         path: of the HTML file.
         title: what the runs are called together.
         runs: one per seed.
-        found: of each run its metrics on the `part`.
+        evaluations: the metrics of each run on the `part`.
         part: what the metrics are of.
     """
     problem, seeds = runs[0].problem, [int(run.record["seed"]) for run in runs]
-    means = {name: [each.means[name] for each in found] for name in found[0].means}
+    means = {name: [each.means[name] for each in evaluations] for name in evaluations[0].means}
     columns, rows = tabulate_seeds(seeds, means)
     metric = next(iter(means))
     low, high = min(means[metric]), max(means[metric])
     by_seed = [
         (str(seed), *(f"{each.means[name]:.4f}" for name in means), str(run.history.best_step), _report_of(run, path))
-        for seed, run, each in zip(seeds, runs, found, strict=True)
+        for seed, run, each in zip(seeds, runs, evaluations, strict=True)
     ]
     histories = {f"seed {seed}": (problem.metric, run.history) for seed, run in zip(seeds, runs, strict=True)}
     report = Report(
@@ -80,7 +80,7 @@ def seeds_comparison_report(
         tables: of each metric its title, columns and rows over the seeds.
         histories: see `comparison_report`.
     """
-    first = [each[0].found[0] for each in compared.values()]
+    first = [each[0].comparisons[0] for each in compared.values()]
     ahead = sum(each.difference > 0 for each in first)
     mean_a, mean_b = (sum(values) / len(seeds) for values in zip(*((f.mean_a, f.mean_b) for f in first), strict=True))
     title = compared[seeds[0]][0].title
@@ -94,7 +94,8 @@ def seeds_comparison_report(
     ]
     for seed, metrics in compared.items():
         named = [
-            ComparedMetric(f"{each.title}, seed {seed}", each.found, each.values, each.queries) for each in metrics
+            ComparedMetric(f"{each.title}, seed {seed}", each.comparisons, each.values, each.queries)
+            for each in metrics
         ]
         sections += [difference_section(names, each) for each in named]
     if histories:
@@ -105,7 +106,7 @@ def seeds_comparison_report(
         f"{mean_b:.3f}.",
         summary="",
         sections=tuple(sections),
-        facts=(*((f"System {place}", name) for place, name in enumerate(names, 1)), ("Versions", versions("torch"))),
+        facts=(*((f"System {number}", name) for number, name in enumerate(names, 1)), ("Versions", versions("torch"))),
     )
 
 

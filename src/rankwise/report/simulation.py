@@ -17,7 +17,7 @@ PLAIN, OURS = "AP of the batch", "SOPRC estimate"
 
 
 def simulation_report(result: Simulation) -> Report:
-    """Everything the simulation found, ready for `write_report`."""
+    """Return the report of the simulation, ready for `write_report`."""
     return Report(
         title="rankwise simulate",
         headline=result.sentence,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from rankwise.files import write_whole
 from rankwise.report.content import Figure, Gallery, Listing, Report, Tables
@@ -53,6 +54,12 @@ def render_report(report: Report) -> str:
         >>> "1 &lt; 2" in page
         True
     """
+    return _template().render(report=report).lstrip()
+
+
+@cache
+def _template() -> Template:
+    """Return the template of a report, compiled once."""
     environment = Environment(
         loader=PackageLoader("rankwise.report", "."),
         autoescape=True,
@@ -63,15 +70,15 @@ def render_report(report: Report) -> str:
     for name, kind in (("figure", Figure), ("gallery", Gallery), ("listing", Listing), ("tables", Tables)):
         environment.tests[name] = lambda block, kind=kind: isinstance(block, kind)
     environment.filters.update(draw=draw, numbers=numbers_table)
-    return environment.get_template("template.html.j2").render(report=report).lstrip()
+    return environment.get_template("template.html.j2")
 
 
 def versions(*names: str) -> str:
     """Those of Python, rankwise and the distributions named."""
     from rankwise import __version__
 
-    found = [f"Python {platform.python_version()}", f"rankwise {__version__}"]
-    return ", ".join([*found, *(f"{name} {_version(name)}" for name in names)])
+    versions = [f"Python {platform.python_version()}", f"rankwise {__version__}"]
+    return ", ".join([*versions, *(f"{name} {_version(name)}" for name in names)])
 
 
 def _version(name: str) -> str:

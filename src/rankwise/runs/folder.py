@@ -42,6 +42,7 @@ FORMAT = 2
 RECIPE, RECORD, SCHEMA, MODEL = "recipe.yaml", "run.json", "schema", "model.safetensors"
 RESULT, QUERIES, SCORES, REPORT = "test.json", "test-queries.csv", "test-scores.csv", "report.html"
 IMPORTANCE = "importance.csv"
+TENSORS = "tensors"  # in the schema: what is kept beside it
 PACKAGES = ("torch", "numpy", "lightning-fabric", "scikit-learn", "polars")
 
 
@@ -95,14 +96,20 @@ class RunFolder:
             owner.unlink(missing_ok=True)
             lock.release()
 
-    def write_start(self, problem: Problem[Any, Any], schema: Any, seed: int, data: Mapping[str, str]) -> None:
-        """Write what a run is made from, before it starts."""
+    def write_start(
+        self, problem: Problem[Any, Any], schema: Any, seed: int, data: Mapping[str, str], **values: Any
+    ) -> None:
+        """Write what a run is made from, before it starts, with further values of `run.json`."""
         self.path.mkdir(parents=True, exist_ok=True)
         write_whole(self.path / RECIPE, dump_problem(problem).encode())
-        write_whole(self.path / f"{SCHEMA}.json", json.dumps(schema.to_json(), indent=1).encode())
-        if tensors := schema.tensors():
+        tensors, saved = schema.tensors(), schema.to_json()
+        if tensors:
             write_whole(self.path / f"{SCHEMA}.safetensors", _pack(tensors))
-        write_whole(self.path / RECORD, json.dumps(make_record(problem, seed, data), indent=2).encode())
+            saved = {**saved, TENSORS: sorted(tensors)}
+        write_whole(self.path / f"{SCHEMA}.json", json.dumps(saved, indent=1).encode())
+        # Last: a folder holds a run when this file exists.
+        record = {**make_record(problem, seed, data), **values}
+        write_whole(self.path / RECORD, json.dumps(record, indent=2).encode())
 
     def write_model(self, model: nn.Module) -> None:
         """Write the weights."""
@@ -140,9 +147,12 @@ class RunFolder:
         tensors = self.path / f"{SCHEMA}.safetensors"
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
+            if values.pop(TENSORS, []) and not tensors.is_file():
+                raise FileNotFoundError(tensors.name)
             return problem.schema_type.from_saved(values, load_file(tensors) if tensors.is_file() else {})
         except FileNotFoundError:
-            raise ValueError(f"{self.path}: expected a complete run, got no {path.name} in it") from None
+            missing = tensors if path.is_file() else path
+            raise ValueError(f"{self.path}: expected a complete run, got no {missing.name} in it") from None
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as problem_:
             said = " ".join(str(problem_).split())
             raise ValueError(f"{path}: expected the schema of a {problem.kind} run ({said})") from None
@@ -152,6 +162,9 @@ class RunFolder:
         path, best = self.path / MODEL, self.checkpoints().best
         if not path.is_file() and not best.is_file():
             raise ValueError(f"{self.path}: the run has no weights yet; go on with rankwise train ... --resume")
+        # Checkpoints lack what comes after the training: a refit, closed forms.
+        if not path.is_file() and (self.finished or "settings" in self.read_record()):
+            raise ValueError(f"{self.path}: expected a complete run, got no {MODEL} in it")
         try:
             # A run that is not over has its best weights in a checkpoint.
             model.load_state_dict(load_file(path) if path.is_file() else read_checkpoint(best)["model"])

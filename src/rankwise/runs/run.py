@@ -299,7 +299,9 @@ class Run:
         if isinstance(self.schema, TableSchema):
             yield from self.schema.read_chunks(source, keep=keep, whole=self.problem.whole_lists)
             return
-        for block in self._blocks(self.schema.read(source, labels="optional")):
+        part = self.schema.read(source, labels="optional")
+        # A source of texts may name pairs to score, which are one list each.
+        for block in [part] if isinstance(self.schema, TextSchema) else self._blocks(part):
             yield block, None
 
     def _blocks(self, part: Any, on_progress: Progress | None = None) -> Iterator[Any]:

@@ -15,7 +15,7 @@ from rankwise.problems.inference import infer_problem, is_data
 from rankwise.problems.inspection import Inspection
 from rankwise.problems.load import load_problem, make_problem
 from rankwise.problems.problem import Problem
-from rankwise.runs.folder import IMPORTANCE, RunFolder, fingerprint, make_record, write_table
+from rankwise.runs.folder import IMPORTANCE, MODEL, RunFolder, fingerprint, make_record, write_table
 from rankwise.runs.logs import Watcher, open_logs
 from rankwise.runs.predictions import part_columns
 from rankwise.runs.refit import refit
@@ -174,8 +174,24 @@ def _begun_from(folder: RunFolder | None) -> Run | None:
     """Return the run that a stopped one went on from; None if it began with new weights."""
     if folder is None or not folder.exists:
         return None
-    before = folder.read_record().get("begun_from")
-    return None if before is None else load_run(before)
+    record = folder.read_record()
+    before = record.get("begun_from")
+    if before is None:
+        return None
+    if not before:
+        raise ValueError(f"{folder.path}: cannot go on; it began with the weights of a run in memory, which is gone")
+    begin = load_run(before)
+    if record.get("begun_from_weights", "") not in ("", _origin_of(begin)["begun_from_weights"]):
+        raise ValueError(f"{folder.path}: cannot go on; the weights of {before}, from which it began, changed since")
+    return begin
+
+
+def _origin_of(begin: Run) -> dict[str, str]:
+    """Return where the weights that a run begins with are, and their fingerprint; nothing for a run in memory."""
+    if begin.folder is None:
+        return {"begun_from": "", "begun_from_weights": ""}
+    weights = begin.folder / MODEL  # a run that is not over has none yet
+    return {"begun_from": str(begin.folder), "begun_from_weights": fingerprint(weights) if weights.exists() else ""}
 
 
 def _train_seed(
@@ -229,10 +245,9 @@ def _train_locked(
             if not (resume and existed):
                 lock.enter_context(writer.locked())
             if start is None:
-                writer.write_start(problem, schema, seed, data)
+                begun_from = {} if begin is None else _origin_of(begin)
+                writer.write_start(problem, schema, seed, data, **begun_from)
             writer.update_record(steps=steps)
-            if begin is not None and begin.folder is not None:
-                writer.update_record(begun_from=str(begin.folder))
             losses = None if start is None else start["history"]["losses"].tolist()
             logs.extend(open_logs(problem, writer.path, losses))
         fabric.barrier()

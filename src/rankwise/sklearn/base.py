@@ -1,4 +1,4 @@
-"""What the estimators share: options and their checks, features, training, scores."""
+"""Base of the estimators: options and their checks, features, training, scores."""
 
 from __future__ import annotations
 
@@ -41,34 +41,37 @@ class RankingEstimator(BaseEstimator):  # type: ignore[misc]
         *,
         loss: str,
         loss_options: Mapping[str, Any] | None,
-        hidden: Sequence[int],
+        hidden_layer_sizes: Sequence[int],
         members: int,
-        max_steps: int,
+        max_iter: int,
         learning_rate: float,
         weight_decay: float,
         validation_fraction: float,
-        patience: int,
+        n_iter_no_change: int,
         random_state: Any,
+        verbose: bool,
     ) -> None:
         self.loss = loss
         self.loss_options = loss_options
-        self.hidden = hidden
+        self.hidden_layer_sizes = hidden_layer_sizes
         self.members = members
-        self.max_steps = max_steps
+        self.max_iter = max_iter
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.validation_fraction = validation_fraction
-        self.patience = patience
+        self.n_iter_no_change = n_iter_no_change
         self.random_state = random_state
+        self.verbose = verbose
 
     def _check_options(self, *counts: str) -> None:
         """Refuse options that make no sense; `counts` are further whole numbers."""
-        for name in ("members", "max_steps", "patience", *counts):
+        for name in ("members", "max_iter", "n_iter_no_change", *counts):
             check_count(name, getattr(self, name))
-        if isinstance(self.hidden, str) or not isinstance(self.hidden, Sequence):
-            raise TypeError(f"hidden: expected the widths of the hidden layers, such as (64, 64), got {self.hidden!r}")
-        for width in self.hidden:
-            check_count("hidden", width)
+        sizes = self.hidden_layer_sizes
+        if isinstance(sizes, str) or not isinstance(sizes, Sequence):
+            raise TypeError(f"hidden_layer_sizes: expected widths of layers, such as (64, 64), got {sizes!r}")
+        for width in sizes:
+            check_count("hidden_layer_sizes", width)
         for name in ("learning_rate", "weight_decay"):
             value = getattr(self, name)
             check_positive(name, float(value) if isinstance(value, Real) else value, zero=name == "weight_decay")
@@ -100,27 +103,32 @@ class RankingEstimator(BaseEstimator):  # type: ignore[misc]
         generator = torch.Generator().manual_seed(self._draw_seed())
         model = Members(self.members, X.shape[1], outputs, hidden=self._widths, generator=generator)
         self._network = Network(model.to(dtype), self._make_loss())
+        self.n_iter_ = 0
 
     @property
     def _widths(self) -> Sequence[int]:
         """The widths of the hidden layers."""
-        return self.hidden
+        return self.hidden_layer_sizes
 
     @property
     def _budget(self) -> Budget:
         """All steps, with looks at the held-out rows."""
-        every = max(1, self.max_steps // _LOOKS)
+        every = max(1, self.max_iter // _LOOKS)
         rates = float(self.learning_rate), float(self.weight_decay)
-        return Budget(self.max_steps, *rates, check_every=every, patience=self.patience)
+        return Budget(
+            self.max_iter, *rates, check_every=every, patience=self.n_iter_no_change, verbose=bool(self.verbose)
+        )
 
     def _train(self, X: Any, weights: Floats, problem: Problem) -> None:
         """Take all steps and keep the weights that are best for the held-out rows."""
         self._learn(X, weights, problem, self._budget)
+        self.n_iter_ = int(self.history_[-1]["step"])
 
     def _train_more(self, X: Any, weights: Floats, problem: Problem, steps: int) -> None:
         """Take a few more steps at a constant rate."""
         rates = float(self.learning_rate), float(self.weight_decay)
         self._learn(X, weights, problem, Budget(steps, *rates, cooling=False))
+        self.n_iter_ += steps
 
     def _learn(self, X: Any, weights: Floats, problem: Problem, budget: Budget) -> None:
         table = Table(X, self._scaler, next(self._network.model.parameters()).dtype)

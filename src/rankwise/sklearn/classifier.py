@@ -20,6 +20,7 @@ from sklearn.utils.validation import (
 )
 
 from rankwise.checks import check_choice
+from rankwise.deprecation import renamed_argument
 from rankwise.metrics import average_precision
 from rankwise.models.mixing import fit_sigmoid
 from rankwise.sklearn.base import Floats, RankingEstimator
@@ -49,21 +50,23 @@ class APClassifier(ClassifierMixin, RankingEstimator):  # type: ignore[misc]
         model: "auto" (the portfolio), "network" or "linear" (networks or linear models trained with `loss` alone).
         loss: the registered name of a loss of binary labels, see `rankwise list`.
         loss_options: options of that loss.
-        hidden: the widths of the hidden layers of networks.
+        hidden_layer_sizes: the widths of the hidden layers of networks.
         members: how many members each learner has; their scores are averaged.
-        max_steps: optimiser steps of a network at most.
+        max_iter: optimiser steps of a network at most.
         batch_size: rows in a batch; a table of no more rows is gone over as a whole.
-        learning_rate: of AdamW; it falls to 0 over `max_steps`.
+        learning_rate: of AdamW; it falls to 0 over `max_iter`.
         weight_decay: of AdamW.
         validation_fraction: the share of rows, of each class, held out from each member.
-        patience: stop after so many of the 20 looks at the held-out rows in a row without a better one.
+        n_iter_no_change: stop after so many of the 20 looks at the held-out rows in a row without a better one.
         random_state: a seed decides everything that is random.
+        verbose: print loss and held-out metric at each look.
 
     Attributes:
         classes_: (C,) the classes; the second of two is the positive one.
         n_features_in_, feature_names_in_: what `fit` saw; names where X has them, as a pandas or polars frame does.
         columns_left_out_: of a frame, the columns that tell nothing, with the reason for each.
         learners_: of a portfolio, the name, out-of-fold AP and mixing weight (the mean over classes) of each learner.
+        n_iter_: optimiser steps taken; of a portfolio, those of the network that took most.
         history_: of "network" and "linear", step, loss and AP of the held-out rows at each look.
 
     Example:
@@ -76,33 +79,38 @@ class APClassifier(ClassifierMixin, RankingEstimator):  # type: ignore[misc]
         (200, 2)
     """
 
+    @renamed_argument("hidden", "hidden_layer_sizes", removed_in="0.3")
+    @renamed_argument("max_steps", "max_iter", removed_in="0.3")
+    @renamed_argument("patience", "n_iter_no_change", removed_in="0.3")
     def __init__(
         self,
         *,
         model: Literal["auto", "network", "linear"] = "auto",
         loss: str = "soprc",
         loss_options: Mapping[str, Any] | None = None,
-        hidden: Sequence[int] = (64, 64),
+        hidden_layer_sizes: Sequence[int] = (64, 64),
         members: int = 5,
-        max_steps: int = 300,
+        max_iter: int = 300,
         batch_size: int = 256,
         learning_rate: float = 0.01,
         weight_decay: float = 0.1,
         validation_fraction: float = 0.2,
-        patience: int = 10,
+        n_iter_no_change: int = 10,
         random_state: Any = None,
+        verbose: bool = False,
     ) -> None:
         super().__init__(
             loss=loss,
             loss_options=loss_options,
-            hidden=hidden,
+            hidden_layer_sizes=hidden_layer_sizes,
             members=members,
-            max_steps=max_steps,
+            max_iter=max_iter,
             learning_rate=learning_rate,
             weight_decay=weight_decay,
             validation_fraction=validation_fraction,
-            patience=patience,
+            n_iter_no_change=n_iter_no_change,
             random_state=random_state,
+            verbose=verbose,
         )
         self.model = model
         self.batch_size = batch_size
@@ -139,12 +147,13 @@ class APClassifier(ClassifierMixin, RankingEstimator):  # type: ignore[misc]
         return self
 
     def _fit_portfolio(self, X: Any, rows: Rows) -> None:
-        options = {"hidden": self.hidden, "budget": self._budget, "batch_size": self.batch_size}
+        options = {"hidden": self.hidden_layer_sizes, "budget": self._budget, "batch_size": self.batch_size}
         self._portfolio = Portfolio(self._make_loss(), **options)
         self._portfolio.fit(X, rows, self._random)
+        self.n_iter_ = self._portfolio.steps
         mean = torch.stack([mix.shares for mix in self._portfolio.mixes]).mean(0).numpy()
-        found = zip(self._portfolio.names, self._portfolio.quality, mean, strict=True)
-        self.learners_ = [{"learner": name, "ap": float(ap), "weight": float(weight)} for name, ap, weight in found]
+        learners = zip(self._portfolio.names, self._portfolio.quality, mean, strict=True)
+        self.learners_ = [{"learner": name, "ap": float(ap), "weight": float(weight)} for name, ap, weight in learners]
 
     @available_if(_takes_more_rows)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> APClassifier:
@@ -221,7 +230,7 @@ class APClassifier(ClassifierMixin, RankingEstimator):  # type: ignore[misc]
 
     @property
     def _widths(self) -> Sequence[int]:
-        return () if self.model == "linear" else self.hidden
+        return () if self.model == "linear" else self.hidden_layer_sizes
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_portfolio") or super().__sklearn_is_fitted__()

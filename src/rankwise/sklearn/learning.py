@@ -21,7 +21,7 @@ Weights = list[Tensor]
 
 @dataclass(frozen=True)
 class Budget:
-    """How long and how fast to learn.
+    """Length and learning rate of a training.
 
     Attributes:
         steps: optimiser steps at most.
@@ -29,6 +29,7 @@ class Budget:
         weight_decay: of AdamW.
         check_every: look at the held-out rows after every so many steps; 0 never does.
         patience: stop after so many looks in a row without a better one.
+        verbose: print loss and metric at each look.
     """
 
     steps: int
@@ -37,6 +38,7 @@ class Budget:
     cooling: bool = True
     check_every: int = 0
     patience: int = 0
+    verbose: bool = False
 
 
 class Best:
@@ -109,6 +111,8 @@ def learn(
             best.look(quality, model)
             mean_loss = float(torch.stack(losses).mean()) / len(problem.held)
             seen.append({"step": step, "loss": mean_loss, "held_out": quality})
+            if budget.verbose:
+                print(f"step {step}: loss {mean_loss:.4g}, held out {quality:.4f}")
             since_better, losses = 0 if quality > highest else since_better + 1, []
             highest = max(highest, quality)
             if since_better >= budget.patience:

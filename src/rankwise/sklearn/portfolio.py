@@ -41,9 +41,8 @@ _MOST_RAMPS = 2_048
 _MOST_ROWS = 50_000
 _CHUNK = 65_536
 _LOWEST_CHANCE = 1e-9
-_TREES = 60
 _LOGISTIC = partial(LogisticRegression, C=0.1, max_iter=300)
-_EXTRA_TREES = partial(ExtraTreesClassifier, _TREES)
+_EXTRA_TREES = partial(ExtraTreesClassifier, n_estimators=60)
 _BOOSTING = partial(
     HistGradientBoostingClassifier, max_iter=100, max_leaf_nodes=15, learning_rate=0.06, early_stopping=False
 )
@@ -51,7 +50,7 @@ _BOOSTING = partial(
 
 @dataclass(frozen=True)
 class Rows:
-    """What learners learn from.
+    """Training rows of the learners.
 
     Attributes:
         kinds: (N,) the class of each row, 0 .. C-1; weights: (N,) positive numbers.
@@ -154,6 +153,9 @@ class Networks:
         hidden: the widths of the hidden layers.
         budget: of the training.
         batch_size: rows in a batch.
+
+    Attributes:
+        steps: optimiser steps of the last training.
     """
 
     def __init__(self, loss: nn.Module, *, hidden: Sequence[int], budget: Budget, batch_size: int) -> None:
@@ -170,7 +172,8 @@ class Networks:
         self._network = Network(model.to(dtype), self._loss)
         labels, weights = torch.from_numpy(rows.labels.astype(np.int64)), torch.from_numpy(rows.weights)
         problem = OneList(labels, weights, rows.held, self._batch_size)
-        self._network.train(fetch, rows.weights, problem, self._budget, random)
+        history = self._network.train(fetch, rows.weights, problem, self._budget, random)
+        self.steps = int(history[-1]["step"])
 
     def member_scores(self, table: Encoded) -> Floats:
         """Return scores (M, N, outputs)."""
@@ -196,6 +199,7 @@ class Portfolio:
         names: (K,) of the learners.
         mixes: one for each output.
         quality: (K,) AP of the learners on rows they had not learned from, averaged over the outputs.
+        steps: optimiser steps of the network that took most.
     """
 
     def __init__(self, loss: nn.Module, **network: Any) -> None:
@@ -213,6 +217,7 @@ class Portfolio:
             entry.learner.fit(table, rows, random)
             scores.append(_out_of_fold(entry.learner.member_scores(table), rows.held))
         self.names = [entry.name for entry in self._entries]
+        self.steps = max(entry.learner.steps for entry in self._entries if isinstance(entry.learner, Networks))
         self.mixes, self.quality = _fit_mixes(np.stack(scores), rows, random)
 
     def logits(self, X: Any) -> Floats:
@@ -265,7 +270,7 @@ def _log_odds(model: Any, X: Any) -> Floats:
     chances = model.predict_proba(X)
     chances = chances[:, 1:] if len(model.classes_) == 2 else chances
     # The share of trees in favour is never taken for certain.
-    margin = 0.5 / (_TREES + 1) if isinstance(model, ExtraTreesClassifier) else _LOWEST_CHANCE
+    margin = 0.5 / (model.n_estimators + 1) if isinstance(model, ExtraTreesClassifier) else _LOWEST_CHANCE
     odds = logit(margin + (1 - 2 * margin) * chances)
     return odds
 

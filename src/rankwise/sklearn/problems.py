@@ -1,4 +1,4 @@
-"""What the loop needs to know: which rows make a batch, what they cost, and how good held-out rows look."""
+"""Problems for the training loop of the estimators: batches, losses, and the metric on held-out rows."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class OneList:
 
     @property
     def whole(self) -> bool:
-        """Whether every batch holds all rows."""
+        """Return whether every batch holds all rows."""
         return bool(self.size <= self.batch_size)
 
     def batches(self, random: np.random.Generator) -> Iterator[Batch]:
@@ -137,7 +137,7 @@ class ManyLists:
         return value * len(rows)
 
     def quality(self, scores: Tensor, rows: Rows) -> float:
-        found = evaluate(
+        result = evaluate(
             scores[:, 0],
             self.labels[rows],
             self.metric,
@@ -145,7 +145,7 @@ class ManyLists:
             weights=self.weights[rows],
             bootstrap=0,
         )
-        return found.means[self.metric.name]
+        return result.means[self.metric.name]
 
     def _rows_of(self, queries: Rows) -> Rows:
         """All rows of some queries."""
@@ -170,7 +170,7 @@ def _where_not(held: NDArray[np.bool_]) -> Rows:
 
 
 def hold_out(keys: NDArray[np.uint64], kinds: Rows, members: int, fraction: float) -> NDArray[np.bool_]:
-    """Which rows (N,) each member does without, (M, N): the same share of each kind, other rows for each member.
+    """Return the rows (N,) held out from each member, (M, N): the same share of each class, different rows per member.
 
     Rows with the same key go together, so a repeated row is never learned from and held out at once.
     """
@@ -178,9 +178,9 @@ def hold_out(keys: NDArray[np.uint64], kinds: Rows, members: int, fraction: floa
     starts = np.arange(members) * fraction
     for kind in np.unique(kinds):
         rows = np.flatnonzero(kinds == kind)
-        distinct, place = np.unique(keys[rows], return_inverse=True)
+        distinct, index = np.unique(keys[rows], return_inverse=True)
         if len(distinct) > 1:
-            at = (place + 0.5) / len(distinct)
+            at = (index + 0.5) / len(distinct)
             held[:, rows] = (at - starts[:, None]) % 1 < fraction
     return held
 

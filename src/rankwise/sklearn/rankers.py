@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from rankwise.checks import check_k, check_labels
+from rankwise.deprecation import renamed_argument
 from rankwise.gains import Gain
 from rankwise.metrics import Metric, create_metric, evaluate
 from rankwise.sklearn.base import Floats, RankingEstimator
@@ -21,7 +22,7 @@ __all__ = ["ListRanker", "NDCGRanker", "PApRanker"]
 
 
 class ListRanker(RankingEstimator):
-    """What the rankers share. Not for direct use."""
+    """Base class of the rankers, not for direct use."""
 
     # Under metadata routing the ids follow the rows through pipelines and searches without being asked for.
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"qid": True}
@@ -31,7 +32,7 @@ class ListRanker(RankingEstimator):
     batch_queries: int
 
     def _metric(self) -> Metric:
-        """What this ranker is scored by."""
+        """Return the metric that this ranker is scored by."""
         raise NotImplementedError
 
     def fit(self, X: Any, y: Any, qid: Any = None, sample_weight: Any = None) -> ListRanker:
@@ -102,10 +103,10 @@ class ListRanker(RankingEstimator):
         metric = self._metric()
         labels = column_or_1d(y)
         check_consistent_length(scores, labels)
-        found = evaluate(
+        result = evaluate(
             scores, labels, metric, query_ids=_query_numbers(qid, len(scores)), weights=weights, bootstrap=0
         )
-        return found.means[metric.name]
+        return result.means[metric.name]
 
     def _check_rows(
         self, X: Any, y: Any, qid: Any, sample_weight: Any, *, reset: bool
@@ -143,33 +144,38 @@ class NDCGRanker(ListRanker):
         gain: "exp2" or "linear", of the metric and the loss.
         loss: the registered name of a loss, see `rankwise list`.
         loss_options: options of that loss.
-        hidden: the widths of the hidden layers; () is a linear model.
+        hidden_layer_sizes: the widths of the hidden layers; () is a linear model.
         members: how many networks; their scores are averaged.
-        max_steps: optimiser steps at most.
+        max_iter: optimiser steps at most.
         batch_queries: queries in a batch, with all their rows.
-        learning_rate: of AdamW; it falls to 0 over `max_steps`.
+        learning_rate: of AdamW; it falls to 0 over `max_iter`.
         weight_decay: of AdamW.
         validation_fraction: the share of queries held out from each member.
-        patience: stop after so many of the 20 looks at the held-out queries in a row without a better member.
+        n_iter_no_change: stop after so many of the 20 looks at the held-out queries in a row without a better member.
         random_state: a seed decides everything that is random.
+        verbose: print loss and held-out metric at each look.
 
     Attributes:
         n_queries_: how many queries it was trained with.
         n_features_in_, feature_names_in_: what `fit` saw; names where X has them, as a pandas or polars frame does.
         columns_left_out_: of a frame, the columns that tell nothing, with the reason for each.
+        n_iter_: optimiser steps taken.
         history_: step, loss and metric of the held-out queries at each look.
 
     Example:
         >>> rng = np.random.default_rng(0)
         >>> X, qid = rng.normal(size=(400, 5)), np.arange(400) // 10
         >>> y = (X[:, 0] + X[:, 1] > 1).astype(int) + (X[:, 0] > 1.5)
-        >>> ranker = NDCGRanker(k=5, hidden=(), random_state=0).fit(X, y, qid=qid)
+        >>> ranker = NDCGRanker(k=5, hidden_layer_sizes=(), random_state=0).fit(X, y, qid=qid)
         >>> bool(ranker.score(X, y, qid=qid) > 0.9)
         True
     """
 
     _label_kinds = ("grades", "binary")
 
+    @renamed_argument("hidden", "hidden_layer_sizes", removed_in="0.3")
+    @renamed_argument("max_steps", "max_iter", removed_in="0.3")
+    @renamed_argument("patience", "n_iter_no_change", removed_in="0.3")
     def __init__(
         self,
         *,
@@ -177,27 +183,29 @@ class NDCGRanker(ListRanker):
         gain: Gain = "exp2",
         loss: str = "song",
         loss_options: Mapping[str, Any] | None = None,
-        hidden: Sequence[int] = (64, 64),
+        hidden_layer_sizes: Sequence[int] = (64, 64),
         members: int = 5,
-        max_steps: int = 300,
+        max_iter: int = 300,
         batch_queries: int = 32,
         learning_rate: float = 0.01,
         weight_decay: float = 0.1,
         validation_fraction: float = 0.2,
-        patience: int = 10,
+        n_iter_no_change: int = 10,
         random_state: Any = None,
+        verbose: bool = False,
     ) -> None:
         super().__init__(
             loss=loss,
             loss_options=loss_options,
-            hidden=hidden,
+            hidden_layer_sizes=hidden_layer_sizes,
             members=members,
-            max_steps=max_steps,
+            max_iter=max_iter,
             learning_rate=learning_rate,
             weight_decay=weight_decay,
             validation_fraction=validation_fraction,
-            patience=patience,
+            n_iter_no_change=n_iter_no_change,
             random_state=random_state,
+            verbose=verbose,
         )
         self.k = k
         self.gain = gain
@@ -214,50 +222,55 @@ class PApRanker(ListRanker):
         k: how many negatives count, in the metric and the loss; None: all of a list.
         loss: the registered name of a loss of binary labels, see `rankwise list`.
         loss_options: options of that loss, such as {"surrogate": "ts*"}.
-        hidden, members, max_steps, batch_queries, learning_rate, weight_decay: see `NDCGRanker`.
-        validation_fraction, patience, random_state: see `NDCGRanker`.
+        hidden_layer_sizes, members, max_iter, batch_queries, learning_rate, weight_decay: see `NDCGRanker`.
+        validation_fraction, n_iter_no_change, random_state, verbose: see `NDCGRanker`.
 
     A query without a positive, or with fewer than k others, is left out, in training as in the score.
 
     Attributes:
-        n_queries_, n_features_in_, feature_names_in_, columns_left_out_, history_: see `NDCGRanker`.
+        n_queries_, n_features_in_, feature_names_in_, columns_left_out_, n_iter_, history_: see `NDCGRanker`.
 
     Example:
         >>> rng = np.random.default_rng(0)
         >>> X, qid = rng.normal(size=(400, 5)), np.arange(400) // 20
         >>> y = (X[:, 0] + X[:, 1] > 1.5).astype(int)
-        >>> ranker = PApRanker(k=5, hidden=(), random_state=0).fit(X, y, qid=qid)
+        >>> ranker = PApRanker(k=5, hidden_layer_sizes=(), random_state=0).fit(X, y, qid=qid)
         >>> bool(ranker.score(X, y, qid=qid) > 0.9)
         True
     """
 
+    @renamed_argument("hidden", "hidden_layer_sizes", removed_in="0.3")
+    @renamed_argument("max_steps", "max_iter", removed_in="0.3")
+    @renamed_argument("patience", "n_iter_no_change", removed_in="0.3")
     def __init__(
         self,
         *,
         k: int | None = 10,
         loss: str = "pap",
         loss_options: Mapping[str, Any] | None = None,
-        hidden: Sequence[int] = (64, 64),
+        hidden_layer_sizes: Sequence[int] = (64, 64),
         members: int = 5,
-        max_steps: int = 300,
+        max_iter: int = 300,
         batch_queries: int = 32,
         learning_rate: float = 0.01,
         weight_decay: float = 0.1,
         validation_fraction: float = 0.2,
-        patience: int = 10,
+        n_iter_no_change: int = 10,
         random_state: Any = None,
+        verbose: bool = False,
     ) -> None:
         super().__init__(
             loss=loss,
             loss_options=loss_options,
-            hidden=hidden,
+            hidden_layer_sizes=hidden_layer_sizes,
             members=members,
-            max_steps=max_steps,
+            max_iter=max_iter,
             learning_rate=learning_rate,
             weight_decay=weight_decay,
             validation_fraction=validation_fraction,
-            patience=patience,
+            n_iter_no_change=n_iter_no_change,
             random_state=random_state,
+            verbose=verbose,
         )
         self.k = k
         self.batch_queries = batch_queries

@@ -88,8 +88,8 @@ def merge_rows(
 ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
     """One of each set of rows with the same key and kind, in an order of their own, and the weight of the set."""
     pairs = np.stack([kinds.astype(np.uint64), keys])
-    _, rows, place = np.unique(pairs, axis=1, return_index=True, return_inverse=True)
-    return rows, np.bincount(place.ravel(), weights=weights).astype(np.float64)
+    _, rows, index = np.unique(pairs, axis=1, return_index=True, return_inverse=True)
+    return rows, np.bincount(index.ravel(), weights=weights).astype(np.float64)
 
 
 def _bits(values: NDArray[Any]) -> NDArray[np.uint64]:

@@ -1,4 +1,4 @@
-"""What every metric must do, whatever it measures: `check_metric` runs it on yours."""
+"""Contract of every metric; `check_metric` runs it on yours."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ class _Subject:
         values, _ = measure_lists(pack(scores, labels, **options), [self.metric])
         return values[self.metric.name]
 
-    def same(self, found: Tensor, expected: Tensor) -> None:
-        close = torch.isclose(found, expected, rtol=0, atol=_TOLERANCE, equal_nan=True)
+    def same(self, actual: Tensor, expected: Tensor) -> None:
+        close = torch.isclose(actual, expected, rtol=0, atol=_TOLERANCE, equal_nan=True)
         self.holds(
-            found.shape == expected.shape and bool(close.all()),
-            f"{int((~close).sum())} of {close.numel()} lists differ, first {found[~close][:1].tolist()} "
+            actual.shape == expected.shape and bool(close.all()),
+            f"{int((~close).sum())} of {close.numel()} lists differ, first {actual[~close][:1].tolist()} "
             f"instead of {expected[~close][:1].tolist()}",
         )
 

@@ -1,4 +1,4 @@
-"""What every kind of problem must do, as one executable contract."""
+"""Contract of every kind of problem, executable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every batch sampler must do, as one executable contract."""
+"""Contract of every batch sampler, executable."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Checkpoints:
 
     @property
     def best(self) -> Path:
-        """Where the best one is, if there is one."""
+        """Return the path of the best checkpoint, or None."""
         return self.folder / "best.pt"
 
     def save(self, state: Mapping[str, Any], step: int, *, best: bool = False) -> None:
@@ -87,7 +87,7 @@ class Checkpoints:
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
-    """What a checkpoint holds; a damaged file raises a ValueError that says what is wrong with it."""
+    """Read a checkpoint; a damaged file raises a ValueError that names the damage."""
     try:
         with zipfile.ZipFile(path) as archive:
             if any(part.compress_type != zipfile.ZIP_STORED for part in archive.infolist()):
@@ -111,9 +111,9 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def _step(path: Path) -> int:
-    found = _NAME.fullmatch(path.name)
-    assert found is not None
-    return int(found[1])
+    match = _NAME.fullmatch(path.name)
+    assert match is not None
+    return int(match[1])
 
 
 def _first_line(problem: BaseException) -> str:

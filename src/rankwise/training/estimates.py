@@ -1,4 +1,4 @@
-"""What a loss remembers between batches, checked against what it stands for."""
+"""Compare the running estimates of a loss with the exact values that they estimate."""
 
 from __future__ import annotations
 
@@ -100,13 +100,13 @@ def check_estimates(problem: Trainable, model: nn.Module, loss: nn.Module, batch
             hook.remove()
         for each, training in modes:
             each.train(training)
-    found: list[EstimateCheck] = []
+    checks: list[EstimateCheck] = []
     for tracker, numbers in zip(trackers, seen, strict=True):
         if numbers:
             name = NAMES[type(tracker)]
-            same = sum(check.name.partition(" ")[0] == name for check in found)
-            found.append(_compare(name if not same else f"{name} {same + 1}", numbers))
-    return found
+            same = sum(check.name.partition(" ")[0] == name for check in checks)
+            checks.append(_compare(name if not same else f"{name} {same + 1}", numbers))
+    return checks
 
 
 # Of some lists: what is remembered and what is true, one row each, and which of them are known.
@@ -119,14 +119,18 @@ def _watch(into: list[_Numbers]) -> Hook:
 
     def seen(tracker: nn.Module, given: tuple[Any, ...], _: dict[str, Any]) -> None:
         if isinstance(tracker, PairAverages):
-            ids, observed = given
+            ids, observed, *chosen = given
+            if chosen and chosen[0] is not None:
+                ids, observed = ids[chosen[0]], observed[chosen[0]]
             remembered, known = tracker.table.read(ids)
             into.append((remembered, observed[:, None], known))
         elif isinstance(tracker, ThresholdTracker):
-            *values, ids = given
+            scores, share, size, ids, *chosen = given
             if ids is not None:
                 remembered, known = tracker.table.read(ids)
-                into.append((remembered[:, :1], tracker(*values, None).value[:, None], known))
+                truth = tracker(scores, share, size, None, *chosen).value[:, None]
+                rows = chosen[0] if chosen and chosen[0] is not None else torch.ones_like(known)
+                into.append((remembered[rows, :1], truth[rows], known[rows]))
         elif isinstance(tracker, QuantileTracker | MeanTracker) and given[2] is not None:
             observed, present, ids = given[:3]
             truth, ids = _mean_of_groups(observed.reshape(len(observed), -1)[present], ids[present])
@@ -137,9 +141,9 @@ def _watch(into: list[_Numbers]) -> Hook:
 
 def _mean_of_groups(observed: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
     """The mean over the lists of each group, as the memory takes it, and the groups."""
-    groups, place, counts = ids.unique(return_inverse=True, return_counts=True)
+    groups, index, counts = ids.unique(return_inverse=True, return_counts=True)
     total = observed.new_zeros(len(groups), observed.shape[1], dtype=torch.float64)
-    return total.index_add_(0, place, observed.double()) / counts[:, None], groups
+    return total.index_add_(0, index, observed.double()) / counts[:, None], groups
 
 
 def _compare(name: str, numbers: list[_Numbers]) -> EstimateCheck:

@@ -29,12 +29,12 @@ class Step:
 
 @dataclass
 class History:
-    """What happened in a run.
+    """Record of a training: losses, metrics and estimates by step.
 
     Attributes:
         losses: the loss of every step.
         steps: after which steps the model was evaluated; 0 is before the first.
-        metrics: what was found then on the validation part, by name.
+        metrics: values on the validation part, by name.
         seconds: time spent in training, evaluation not counted.
         best_step: the evaluation that was best by the task's metric, the first of equals; None if there was none.
         stopped_early: whether the run ended because nothing improved any more.

@@ -215,8 +215,8 @@ class _Training:
     def check_memory(self) -> None:
         """Record the errors of the running estimates of the loss; single numbers are kept of the last check only."""
         batch = self.problem.probe_batch(self.split.train)
-        found = check_estimates(self.problem, self.model, self.loss, batch)
-        checks = [{"step": self.step, **check.plain()} for check in found]
+        estimates = check_estimates(self.problem, self.model, self.loss, batch)
+        checks = [{"step": self.step, **check.plain()} for check in estimates]
         before = [{**check, "remembered": [], "true": []} for check in self.history.estimates]
         self.history.estimates = [*before, *checks]
 

@@ -53,7 +53,7 @@ class Interrupts:
         self._restore()
 
     def seen(self, fabric: Fabric) -> bool:
-        """Whether any process of the run was asked to end; to be asked by all of them at the same time."""
+        """Return whether any process was asked to end; all processes must call it at the same step."""
         if fabric.world_size == 1 or not self._watch:
             return self._noted
         noted = torch.tensor(int(self._noted), device=fabric.device)

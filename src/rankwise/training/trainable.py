@@ -27,7 +27,7 @@ Outputs = Callable[..., Tensor]
 
 
 class Trainable(Protocol):
-    """What `fit` asks of a problem. Every problem of `rankwise.problems` has it; so may a class of your own.
+    """Methods that `fit` calls on a problem. Every problem of `rankwise.problems` has them; so may a class of your own.
 
     A problem holds options only: neither data, nor weights, nor random state. The same one can train again with
     another seed, and nothing leaks from one training to the next.

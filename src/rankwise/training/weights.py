@@ -140,7 +140,7 @@ class PreviousWeights:
 
     @torch.no_grad()
     def __call__(self, *inputs: Any) -> Any:
-        """What `model(*inputs)` gave before the last step; no gradient."""
+        """Return `model(*inputs)` under the weights before the last step, without a gradient."""
         state = {**{name: buffer.clone() for name, buffer in self.model.named_buffers()}, **self._weights}
         devices = {p.device for p in self.model.parameters() if p.device.type == "cuda"}
         with torch.random.fork_rng(devices=devices):

@@ -256,12 +256,12 @@ class Detection(Problem[DetectionSchema, DetectionPart]):
         self, model: nn.Module, part: DetectionPart, *, bootstrap: int = 0, calibration: Mapping[str, Any] | None = None
     ) -> Inspection:
         """Return the metrics on a part, its images as lists of boxes, and, with a calibration, drawings of some."""
-        found, truth = self.predict(model, part), true_boxes(part)
+        predicted, truth = self.predict(model, part), true_boxes(part)
         drawings = []
         if calibration:
             images = spread_over(len(part), DRAWN).tolist()
-            drawings = draw_boxes(part, found, truth, calibration["thresholds"], images)
-        return inspect_boxes(part, found, truth, self._evaluate(found, part, bootstrap), drawings)
+            drawings = draw_boxes(part, predicted, truth, calibration["thresholds"], images)
+        return inspect_boxes(part, predicted, truth, self._evaluate(predicted, part, bootstrap), drawings)
 
     def probe_batch(self, train: DetectionPart) -> Batch:
         return train.__getitems__(spread_over(len(train), self._size(train)).tolist())
@@ -269,18 +269,18 @@ class Detection(Problem[DetectionSchema, DetectionPart]):
     def calibrate(self, model: nn.Module, validation: DetectionPart) -> dict[str, Any]:
         """Return `thresholds`: for each class the score that a box should reach to be shown, see `box_thresholds`; None
         for a class of which no box was right."""
-        found = self.predict(model, validation)
+        predicted = self.predict(model, validation)
         best = box_thresholds(
-            found, true_boxes(validation), images=len(validation), classes=len(validation.classes), most=MOST
+            predicted, true_boxes(validation), images=len(validation), classes=len(validation.classes), most=MOST
         )
         return {"thresholds": [None if each == float("inf") else each for each in best.tolist()]}
 
     def _size(self, train: DetectionPart) -> int:
         return batch_size("batches.size", self.batches.size, 8, len(train), "images to train on")
 
-    def _evaluate(self, found: BoxTable, part: DetectionPart, bootstrap: int) -> Evaluation:
+    def _evaluate(self, predicted: BoxTable, part: DetectionPart, bootstrap: int) -> Evaluation:
         return evaluate_boxes(
-            found,
+            predicted,
             true_boxes(part),
             self.measured,
             images=len(part),

@@ -54,28 +54,28 @@ def detect_boxes(model: Detector, part: DetectionPart, *, overlap: float, most: 
     with torch.no_grad():
         for batch in loader:
             candidates = model.find(batch.features.to(weight.device, weight.dtype))
-            for index, found in zip(batch.sample_ids.tolist(), candidates, strict=True):
-                rows.append(_best_boxes(index, found, part, overlap, most))
+            for index, predicted in zip(batch.sample_ids.tolist(), candidates, strict=True):
+                rows.append(_best_boxes(index, predicted, part, overlap, most))
     model.train(training)
     table = gather_rows(torch.cat(rows).to(weight.device)).cpu()
     return BoxTable(table[:, 0].long(), table[:, 1].long(), table[:, 2:6], table[:, 6])
 
 
 def inspect_boxes(
-    part: DetectionPart, found: BoxTable, truth: BoxTable, evaluation: Evaluation, drawings: Sequence[Drawing]
+    part: DetectionPart, predicted: BoxTable, truth: BoxTable, evaluation: Evaluation, drawings: Sequence[Drawing]
 ) -> Inspection:
     """Return the images of a part as lists of the boxes in them; a box is relevant if it is right at an overlap of .5.
 
     Args:
         part: the images.
-        found, truth: boxes of the part.
+        predicted, truth: boxes of the part.
         evaluation: of the same boxes.
         drawings: of some of the images.
     """
     images = len(part)
-    assert found.score is not None
-    scores, right = found.score, right_boxes(found, truth, images=images, classes=len(part.classes))
-    rows_of = [(found.image == image).nonzero().squeeze(1) for image in range(images)]
+    assert predicted.score is not None
+    scores, right = predicted.score, right_boxes(predicted, truth, images=images, classes=len(part.classes))
+    rows_of = [(predicted.image == image).nonzero().squeeze(1) for image in range(images)]
     wanted = torch.ones_like(truth.image, dtype=torch.bool) if truth.ignored is None else ~truth.ignored
 
     def look(numbers: Tensor) -> SeenLists:
@@ -90,7 +90,7 @@ def inspect_boxes(
         "precision",
         look,
         list_name=lambda image: part.truth(image).file.name,
-        item_name=lambda image, column: part.classes[int(found.label[rows_of[image][column]])],
+        item_name=lambda image, column: part.classes[int(predicted.label[rows_of[image][column]])],
         relevant=torch.bincount(truth.image[wanted], minlength=images),
         drawings=tuple(drawings),
     )
@@ -98,7 +98,7 @@ def inspect_boxes(
 
 def draw_boxes(
     part: DetectionPart,
-    found: BoxTable,
+    predicted: BoxTable,
     truth: BoxTable,
     thresholds: Sequence[float | None],
     images: Sequence[int],
@@ -107,26 +107,27 @@ def draw_boxes(
 
     Args:
         part: the images.
-        found, truth: boxes of the part.
+        predicted, truth: boxes of the part.
         thresholds: for each class the score that a box must reach to be shown; None shows no box of the class.
         images: their indices in the part.
     """
-    assert found.score is not None
+    assert predicted.score is not None
     least = torch.tensor([float("inf") if each is None else each for each in thresholds], dtype=torch.float64)
-    shown = found.take(found.score >= least[found.label])
+    shown = predicted.take(predicted.score >= least[predicted.label])
     right = right_boxes(shown, truth, images=len(part), classes=len(part.classes))
     return [_draw(part, image, shown, right, truth) for image in images]
 
 
-def _best_boxes(index: int, found: Found, part: DetectionPart, overlap: float, most: int) -> Tensor:
+def _best_boxes(index: int, predicted: Found, part: DetectionPart, overlap: float, most: int) -> Tensor:
     """Return rows of image, class, four edges and score."""
     from torchvision.ops import batched_nms, clip_boxes_to_image, remove_small_boxes
 
-    scores, pair = found.scores.flatten().topk(min(CANDIDATES, found.scores.numel()))
-    candidate, label = pair // found.scores.shape[1], pair % found.scores.shape[1]
-    corners = clip_boxes_to_image(found.corners[candidate, label], part.size)
+    scores, pair = predicted.scores.flatten().topk(min(CANDIDATES, predicted.scores.numel()))
+    candidate, label = pair // predicted.scores.shape[1], pair % predicted.scores.shape[1]
+    corners = clip_boxes_to_image(predicted.corners[candidate, label], part.size)
     kept = remove_small_boxes(corners, 1e-3)
-    kept = kept[batched_nms(corners[kept], scores[kept], label[kept], overlap)[:most]]
+    kind = torch.promote_types(corners.dtype, scores.dtype)  # anchors are float32, a model of float64 scores in its own
+    kept = kept[batched_nms(corners[kept].to(kind), scores[kept].to(kind), label[kept], overlap)[:most]]
     image = part.truth(index)
     scale = torch.tensor([image.width / part.size[1], image.height / part.size[0]] * 2, dtype=torch.float64)
     numbers = torch.full((len(kept), 1), index, dtype=torch.float64)

@@ -1,0 +1,87 @@
+"""An evaluator for sentence-transformers that knows grades."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from sentence_transformers.base.evaluation import BaseEvaluator
+from torch import Tensor
+
+from rankwise.checks import check_count
+from rankwise.gains import Gain
+from rankwise.metrics import Evaluation, evaluate_grades
+
+__all__ = ["GradedRetrievalEvaluator"]
+
+# Scores held at once.
+_CELLS = 1 << 22
+
+
+class GradedRetrievalEvaluator(BaseEvaluator):
+    """Graded NDCG@k, MAP, recall@k, MRR of a bi-encoder that ranks a whole corpus, for the trainer's `evaluator`.
+
+    Args:
+        queries, corpus: texts by name.
+        judgements: by the name of the query, grades by the name of the document; above 0 is relevant. Queries without a
+            relevant document are left out.
+        metrics: by name; the first chooses the best checkpoint.
+        gain: of NDCG: "linear" as trec_eval has it, "exp2" or a function.
+        name: put before the names of the metrics.
+        chunk: texts that are encoded at once.
+
+    Attributes:
+        evaluation: of the last call, with values per query, to `compare` with another.
+
+    Example:
+        evaluator = GradedRetrievalEvaluator(queries, corpus, judgements, name="dev")
+        evaluator(model)["dev_ndcg@10"]
+    """
+
+    def __init__(
+        self,
+        queries: Mapping[str, str],
+        corpus: Mapping[str, str],
+        judgements: Mapping[str, Mapping[str, float]],
+        *,
+        metrics: Sequence[str] = ("ndcg@10", "map", "recall@100", "mrr"),
+        gain: Gain = "linear",
+        name: str = "",
+        chunk: int = 32,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        numbers = {document: number for number, document in enumerate(corpus)}
+        kept = {query: grades for query, grades in judgements.items() if any(grade > 0 for grade in grades.values())}
+        for query, grades in kept.items():
+            if query not in queries:
+                raise ValueError(f"judgements: expected judged queries among the queries, got {query!r}")
+            if unknown := [document for document in grades if document not in numbers]:
+                raise ValueError(f"judgements: expected documents of the corpus, got {unknown[0]!r} for {query!r}")
+        if not kept:
+            raise ValueError("judgements: expected a query with a relevant document, got none")
+        self.names, self.queries = tuple(kept), [queries[query] for query in kept]
+        self.corpus = list(corpus.values())
+        self.judged = [{numbers[document]: grade for document, grade in grades.items()} for grades in kept.values()]
+        self.metrics, self.gain, self.name = tuple(metrics), gain, name
+        self.chunk = check_count("chunk", chunk)
+        self.primary_metric = self.metrics[0]
+        self.evaluation: Evaluation | None = None
+
+    def __call__(
+        self, model: Any, output_path: str | None = None, epoch: int = -1, steps: int = -1
+    ) -> dict[str, float]:
+        """Return the metrics of a model by name."""
+        options = {"batch_size": self.chunk, "convert_to_tensor": True, "show_progress_bar": False}
+        vectors = model.encode_query(self.queries, **options)
+        documents = model.encode_document(self.corpus, **options)
+        grades = torch.zeros(len(vectors), len(documents))
+        for row, judged in enumerate(self.judged):
+            grades[row, list(judged)] = torch.tensor(list(judged.values()), dtype=grades.dtype).clamp_min(0)
+        scores: list[Tensor] = [
+            model.similarity(rows, documents).float().cpu() for rows in vectors.split(max(1, _CELLS // len(documents)))
+        ]
+        self.evaluation = evaluate_grades(torch.cat(scores), grades, self.metrics, gain=self.gain, bootstrap=0)
+        metrics: dict[str, float] = self.prefix_name_to_metrics(self.evaluation.means, self.name)
+        self.store_metrics_in_model_card_data(model, metrics, epoch, steps)
+        return metrics
