@@ -47,7 +47,7 @@ ONLY_CHECKED = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::rankwise.data.schema.DataNote")  # a reader sees these notes
+@pytest.mark.filterwarnings("ignore::rankwise.data.DataNote")
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_block_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
