@@ -24,6 +24,7 @@ def test_there_is_a_notebook_for_each_kind_of_data():
     assert {path.stem for path in NOTEBOOKS} == set(BETTER_THAN_CHANCE)
 
 
+@pytest.mark.filterwarnings("ignore::rankwise.data.DataNote")  # a reader sees these notes
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs(path):
     notebook = json.loads(path.read_text(encoding="utf-8"))

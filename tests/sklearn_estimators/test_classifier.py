@@ -166,8 +166,8 @@ def test_pickled_and_cloned(rows, kind):
 def test_in_pipelines_and_searches(rows):
     X, y, test_X, test_y = rows
     pipeline = make_pipeline(MinMaxScaler(), small())
-    search = GridSearchCV(pipeline, {"apclassifier__hidden": [(), (8,)]}, cv=2).fit(X, y)
-    assert set(search.best_params_["apclassifier__hidden"]) <= {8}
+    search = GridSearchCV(pipeline, {"apclassifier__hidden_layer_sizes": [(), (8,)]}, cv=2).fit(X, y)
+    assert set(search.best_params_["apclassifier__hidden_layer_sizes"]) <= {8}
     expected = average_precision_score(test_y, search.decision_function(test_X))
     assert search.score(test_X, test_y) == pytest.approx(expected)
 

@@ -143,7 +143,9 @@ def test_search_through_a_pipeline(rows):
     X, y, qid = rows
     with sklearn.config_context(enable_metadata_routing=True):
         pipeline = make_pipeline(StandardScaler(), small())
-        search = GridSearchCV(pipeline, {"ndcgranker__hidden": [(), (4,)]}, cv=GroupShuffleSplit(1, random_state=0))
+        search = GridSearchCV(
+            pipeline, {"ndcgranker__hidden_layer_sizes": [(), (4,)]}, cv=GroupShuffleSplit(1, random_state=0)
+        )
         search.fit(X, y, qid=qid, groups=qid)
         assert search.score(X, y, qid=qid) > 0.8
 
