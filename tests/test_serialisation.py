@@ -105,9 +105,9 @@ def slow(values, quick):
 
 uses = pytest.mark.parametrize("use", slow(USE, ["used"]))
 ESTIMATORS = {
-    "APClassifier": lambda: APClassifier(model="network", members=1, max_steps=4, random_state=0),
-    "NDCGRanker": lambda: NDCGRanker(members=1, max_steps=4, random_state=0),
-    "PApRanker": lambda: PApRanker(k=2, members=1, max_steps=4, random_state=0),
+    "APClassifier": lambda: APClassifier(model="network", members=1, max_iter=4, random_state=0),
+    "NDCGRanker": lambda: NDCGRanker(members=1, max_iter=4, random_state=0),
+    "PApRanker": lambda: PApRanker(k=2, members=1, max_iter=4, random_state=0),
 }
 
 
