@@ -113,6 +113,18 @@ def test_pairs_are_ranked_as_search_ranks_them(run, collection):
     assert ranked["query"] == [text] * 48
 
 
+def test_the_scores_of_pairs_do_not_depend_on_the_blocks(run, collection, monkeypatch):
+    named = collection.judgements.with_columns(pl.col("query").replace(collection.queries)).sample(fraction=1.0, seed=0)
+    whole = run.predict(named).outputs
+    monkeypatch.setattr("rankwise.problems.text_search.CELLS", 100)
+    torch.testing.assert_close(run.predict(named).outputs, whole)
+    texts = list(dict.fromkeys(named["query"]))
+    everything = run.predict(texts).outputs
+    names = list(collection.corpus)
+    expected = [everything[texts.index(query), names.index(document)] for query, document, _ in named.iter_rows()]
+    torch.testing.assert_close(whole, torch.stack(expected))
+
+
 def test_vectors_of_queries_give_the_cosines_of_the_search(run, collection):
     texts = list(collection.queries.values())
     vectors = run.embed(texts).outputs

@@ -39,6 +39,8 @@ __all__ = ["TextSearch"]
 # Queries on whose complete lists running estimates are compared with exact values.
 PROBED_QUERIES = 8
 GAIN = "linear"
+# Scores held at once where only those of some pairs are wanted.
+CELLS = 1 << 22
 
 
 class TextOptions(DataOptions):
@@ -210,8 +212,15 @@ class TextSearch(Problem[TextSchema, TextPart]):
 
     def predict(self, model: nn.Module, part: TextPart) -> Tensor:
         """Return the scores (P,) of the pairs that the source named, or (Q, N) of all documents for each query."""
-        scores = predict_rows(model, len(part), len(part.documents), part.features)
-        return scores if part.pairs is None else scores[part.pairs[:, 0], part.pairs[:, 1]]
+        if part.pairs is None:
+            return predict_rows(model, len(part), len(part.documents), part.features)
+        queries, documents = part.pairs.unbind(1)
+        found = torch.empty(len(queries))
+        for rows in torch.arange(len(part)).split(max(1, CELLS // len(part.documents))):
+            scores = self.predict(model, part.take(rows))
+            inside = (queries >= rows[0]) & (queries <= rows[-1])
+            found[inside] = scores[queries[inside] - rows[0], documents[inside]]
+        return found
 
     def inspect(
         self, model: nn.Module, part: TextPart, *, bootstrap: int = 0, calibration: Mapping[str, Any] | None = None

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from rankwise.checks import check_count
-from rankwise.data import InteractionSchema, TableSchema, TextSchema
+from rankwise.data import InteractionSchema, TableSchema, TextPart, TextSchema
 from rankwise.data.columns import find_column
 from rankwise.data.files import Progress
 from rankwise.data.table_files import RawTable
@@ -299,7 +299,11 @@ class Run:
         if isinstance(self.schema, TableSchema):
             yield from self.schema.read_chunks(source, keep=keep, whole=self.problem.whole_lists)
             return
-        for block in self._blocks(self.schema.read(source, labels="optional")):
+        part = self.schema.read(source, labels="optional")
+        if isinstance(part, TextPart) and part.pairs is not None:
+            yield part, None  # the pairs of a query may be far apart
+            return
+        for block in self._blocks(part):
             yield block, None
 
     def _blocks(self, part: Any, on_progress: Progress | None = None) -> Iterator[Any]:
