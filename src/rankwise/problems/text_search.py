@@ -215,12 +215,12 @@ class TextSearch(Problem[TextSchema, TextPart]):
         if part.pairs is None:
             return predict_rows(model, len(part), len(part.documents), part.features)
         queries, documents = part.pairs.unbind(1)
-        found = torch.empty(len(queries))
+        of_pairs = torch.empty(len(queries))
         for rows in torch.arange(len(part)).split(max(1, CELLS // len(part.documents))):
             scores = self.predict(model, part.take(rows))
             inside = (queries >= rows[0]) & (queries <= rows[-1])
-            found[inside] = scores[queries[inside] - rows[0], documents[inside]]
-        return found
+            of_pairs[inside] = scores[queries[inside] - rows[0], documents[inside]]
+        return of_pairs
 
     def inspect(
         self, model: nn.Module, part: TextPart, *, bootstrap: int = 0, calibration: Mapping[str, Any] | None = None
