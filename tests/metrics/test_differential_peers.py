@@ -18,7 +18,7 @@ cases = pytest.mark.parametrize("count", [FEW, pytest.param(MANY, marks=pytest.m
 NAMES = {
     "ap": "map",
     "rr": "mrr",
-    "r-precision": "r_precision",
+    "r-precision": "r-precision",
     "precision@5": "precision@5",
     "recall@5": "recall@5",
     "hit@5": "hit_rate@5",
