@@ -21,7 +21,7 @@ SHADES = {
     "SOPRC": "three",
 }
 # Two panels, one above the other, so that the text can be read on a phone.
-LEFT, RIGHT, TOP, BOTTOM = 206.0, 540.0, 70.0, 310.0  # the means
+LEFT, RIGHT, TOP, BOTTOM = 222.0, 540.0, 70.0, 310.0  # the means
 CURVE_LEFT, CURVE_RIGHT, CURVE_TOP, CURVE_BOTTOM = 66.0, 540.0, 420.0, 640.0  # the curves
 LOWEST = 0.5  # the least value of the axis of the means
 

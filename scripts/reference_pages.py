@@ -211,9 +211,11 @@ def default(name: str, field: FieldInfo) -> str:
     if isinstance(value, LossChoice):
         return f"`{yaml_words({'name': value.name, **value.options}) if value.options else value.name}`"
     if isinstance(value, BaseModel):
-        common = Problem.model_fields.get(name)
-        usual = common.default if common is not None and type(common.default) in type(value).__mro__ else None
-        given = {key: each for key, each in value if each not in (None, getattr(usual or type(value)(), key, None))}
+        # Shown is what a task sets apart from the default of all tasks, or from that of the group.
+        common = Problem.model_fields.get(name, field)
+        base = dict(common.default) if common is not field and isinstance(value, type(common.default)) else {}
+        usual = base or {key: each.default for key, each in type(value).model_fields.items()}
+        given = {key: each for key, each in value if each is not None and each != usual[key]}
         return f"`{yaml_words(given)}`" if given else ""
     return "" if value is None else f"`{yaml_words(value)}`"
 

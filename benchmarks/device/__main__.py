@@ -15,11 +15,10 @@ import torch
 from benchmarks.device.cases import CASES
 from benchmarks.device.pretend import DEVICE, PretendDevice
 
-_HEAD = """# Steps on an accelerator
-
-Stops: how often the host waits for the device in a step, forward and backward pass; "new ids": in a step whose ids were
-not seen before. Kernels: operations that launch at least one. Counted by `python -m benchmarks.device --out {name}` on
-a pretend device, so that no accelerator is needed and the numbers do not depend on the machine.
+_HEAD = """Stops: how often the host waits for the device in a step, forward and backward pass; "new ids": in the step
+after one with new ids. Kernels: operations that launch at least one. Counted by
+`python -m benchmarks.device --out {name}` on a pretend device, so that no accelerator is needed and the numbers do not
+depend on the machine.
 
 | loss | stops | stops, new ids | kernels |
 | --- | --: | --: | --: |

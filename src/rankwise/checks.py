@@ -53,12 +53,12 @@ def one_reading() -> Iterator[None]:
 
 
 def open_findings() -> object:
-    """Return the findings that the next reading is of, or None outside of `one_reading`."""
+    """Return the conditions that wait to be read from the device, or None outside of `one_reading`."""
     return _FINDINGS.get()
 
 
 def when(condition: Tensor, act: Callable[[], None]) -> None:
-    """Call `act` if the boolean `found` is true: at once on the CPU, else when the findings are read."""
+    """Call `act` if the boolean `condition` is true: at once on the CPU, else when the findings are read."""
     findings = _FINDINGS.get()
     if findings is not None and condition.device.type != "cpu":
         findings.append((condition, act))

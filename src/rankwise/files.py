@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["TABLE_SUFFIXES", "write_whole"]
+__all__ = ["write_whole"]
 
 # Endings of the tables that we write.
 TABLE_SUFFIXES = (".csv", ".parquet", ".jsonl")

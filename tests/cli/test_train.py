@@ -307,7 +307,7 @@ def _children(pid):
 @pytest.mark.parametrize("every", ["null", "2"])
 def test_a_run_that_takes_the_last_weights_says_so(folder, capsys, every):
     evaluation = f"evaluation={{every: {every}, weights: last}}"
-    assert main(["train", "rows.yaml", "budget.steps=7", evaluation]) == 0
+    assert main(["train", "rows.yaml", "budget.steps=7", evaluation, "refit=false"]) == 0
     out, _ = capsys.readouterr()
     assert "Weights of the last step, 7." in out
     assert "best" not in out

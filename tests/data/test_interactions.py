@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankwise.data import Interactions, leave_one_out, read_interaction_lists, read_interactions, read_movielens
+from rankwise.data.histories import hold_out
 
 PAIRS = [(196, 242, 3, 881250949), (186, 302, 3, 891717742), (196, 302, 1, 878887116)]
 
@@ -143,3 +144,14 @@ def test_movielens_1m_as_lists(real_data):
     train, test = read_interaction_lists([folder / "train.txt", folder / "test.txt"])
     assert len(train) + len(test) == 1_000_209
     assert (len(train.user_names), len(train.item_names)) == (6_040, 3_706)
+
+
+def test_a_share_of_short_histories_is_held_out_from_some_users():
+    users = torch.arange(40).repeat_interleave(3)
+    names = tuple(map(str, range(60)))
+    pairs = Interactions(users, torch.arange(120) % 60, None, None, names[:40], names)
+    kept, held = hold_out(pairs, share=0.1, seed=0)
+    assert (len(kept), len(held)) == (108, 12)
+    assert held.users.bincount().max() == 1
+    lonely = pairs.take(torch.arange(0, 120, 3))
+    assert len(hold_out(lonely, share=0.1, seed=0)[1]) == 0

@@ -7,6 +7,7 @@ as far as that goes; `ONLY_CHECKED` names it.
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
@@ -46,6 +47,7 @@ ONLY_CHECKED = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::rankwise.data.DataNote")
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_block_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -53,7 +55,7 @@ def test_every_block_of_a_page_runs(page, tmp_path, monkeypatch):
         READERS_FILES[name_of(page)](tmp_path)
     shrink_ensembles(monkeypatch)
     for estimator in (APClassifier, NDCGRanker, PApRanker):
-        monkeypatch.setitem(estimator.__init__.__kwdefaults__, "max_steps", 8)
+        monkeypatch.setitem(inspect.unwrap(estimator.__init__).__kwdefaults__, "max_iter", 8)
     session: dict[str, object] = {"__name__": "__main__"}
     # A recipe may be shown after the command that uses it.
     for block in blocks(page):

@@ -20,6 +20,7 @@ PAPERS = {"auprc", "stable-ap", "semi-variance", "ndcg", "top-k-ndcg", "listwise
 EXEMPT = {
     "ListLoss": "the base class",
     "MarkedModule": "the base class of losses that keep state",
+    "CountsSteps": "a base class",
     "CompositionalLoss": "a base class",
     "SumLoss": "made by create_loss(add=...)",
     "SwitchLoss": "takes two losses, made by a warm_up",

@@ -85,3 +85,10 @@ def test_the_same_seed_gives_the_same_mix():
     first, second = fit_mix(scores, labels, seed=3), fit_mix(scores, labels, seed=3)
     assert torch.equal(first.factors, second.factors)
     assert first.constant == second.constant
+
+
+def test_the_order_of_the_rows_does_not_matter():
+    scores, labels, weights = sample()
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(1))
+    first, second = fit_mix(scores, labels, weights), fit_mix(scores[:, order], labels[order], weights[order])
+    torch.testing.assert_close(first.factors, second.factors, rtol=1e-6, atol=1e-9)

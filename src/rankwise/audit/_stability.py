@@ -348,7 +348,7 @@ def list_stability(
 def _with_one_replaced(
     rows: Tensor, kinds: Tensor, counts: tuple[int, int], models: int, generator: torch.Generator
 ) -> list[Tensor]:
-    """Data sets as rows of numbers of examples, (models, N), positives first; the same with a positive replaced, and
+    """Return data sets as rows of example indices, (models, N), positives first; copies with one positive replaced; and
     with a negative replaced."""
     pools = [(kinds == kind).nonzero().squeeze(1) for kind in (1, 0)]
     drawn = [

@@ -57,7 +57,7 @@ class Pools:
         return self.counts[:, 0].double() / self.counts.sum(1)
 
     def error(self) -> float:
-        """1 - AP of the data, the mean over lists."""
+        """Return 1 - AP of the data, the mean over lists."""
         return 1 - float(average_precision(self.scores, self.labels, query_ids=self.list_of_item))
 
     def draw(self, positives: int, negatives: int, generator: torch.Generator) -> Batches:
@@ -114,7 +114,7 @@ def make_pools(scores: object, labels: object, query_ids: object = None) -> Pool
 
 
 class Steps:
-    """Counts steps of equal size and tells who wants to know.
+    """Count steps of equal size and report the share done to a callback.
 
     Args:
         total: how many there are.

@@ -46,7 +46,7 @@ def _entries(kind: str) -> list[tuple[dict[str, object], tuple[str, ...]]]:
 
 
 def _first_sentence(recipe: str) -> str:
-    """A recipe begins with a comment that says what it is."""
+    """Return the first sentence of the comment at the top of a recipe."""
     comment = takewhile(lambda line: line.startswith("#"), recipe.splitlines())
     return re.split(r"(?<=\.) (?=[A-Z])", " ".join(line.lstrip("# ") for line in comment))[0]
 

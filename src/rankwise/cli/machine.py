@@ -18,7 +18,7 @@ _results: ContextVar[dict[str, Any] | None] = ContextVar("results", default=None
 
 @contextmanager
 def results_as_json(wanted: bool) -> Iterator[None]:
-    """Collect what is recorded within, and print it at the end; what is meant for people is not printed meanwhile."""
+    """Collect recorded results and print them as JSON at the end; suppress the output for people."""
     if not wanted:
         yield
         return
@@ -36,7 +36,7 @@ def for_machines() -> bool:
 
 
 def record(**results: object) -> None:
-    """Note results under their names."""
+    """Add named results to the JSON output, if it is collected."""
     if (collected := _results.get()) is not None:
         collected.update(results)
 

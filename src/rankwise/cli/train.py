@@ -63,7 +63,13 @@ def train(
     else:
         problem = load_problem(what, changes)
     same = [str(out / "recipe.yaml")] if from_data else [what, *changes]
-    _train_and_show(problem, out, same, lambda watcher: train_seeds(problem, out=out, resume=resume, watcher=watcher))
+    _train_and_show(
+        problem,
+        out,
+        same,
+        lambda watcher: train_seeds(problem, out=out, resume=resume, watcher=watcher),
+        inferred=from_data,
+    )
 
 
 def go_on(begin: Path, data: str | None, changes: Sequence[str], out: Path) -> None:
@@ -85,7 +91,12 @@ def go_on(begin: Path, data: str | None, changes: Sequence[str], out: Path) -> N
 
 
 def _train_and_show(
-    problem: Problem[Any, Any], out: Path, same: Sequence[str], train: Callable[[_Shown], list[Run]]
+    problem: Problem[Any, Any],
+    out: Path,
+    same: Sequence[str],
+    train: Callable[[_Shown], list[Run]],
+    *,
+    inferred: bool = False,
 ) -> None:
     """Train with progress on the terminal, and print the results.
 
@@ -94,6 +105,7 @@ def _train_and_show(
         out: the folder of the runs.
         same: arguments of `rankwise train` that go on with a run that was stopped.
         train: calls the training with a watcher.
+        inferred: whether what was inferred from the data was shown before.
     """
     from rankwise.problems.trials import tabulate_seeds
     from rankwise.training import Interrupted
@@ -153,7 +165,7 @@ def _train_and_show(
         name = "Validation" if len(runs) == 1 else f"Seed {run.record['seed']}"
         if curve := run.history.curve(problem.metric):
             print_paragraph(f"{name}: {problem.metric} {curve[0]:.3f} {sparkline(curve)} {curve[-1]:.3f}")
-    if left_out := getattr(runs[0].schema, "left_out", None):
+    if (left_out := getattr(runs[0].schema, "left_out", None)) and not inferred:
         reasons = "; ".join(f"{name} ({reason})" for name, reason in left_out.items())
         print_paragraph(f"Columns that are no features: {reasons}")
     print_paragraph(f"Run: {out}")

@@ -216,7 +216,8 @@ def leave_one_out(interactions: Interactions, *, by: str, seed: int = 0) -> Spli
 def hold_out(interactions: Interactions, *, share: float, seed: int) -> tuple[Interactions, Interactions]:
     """Cut a share of each user's pairs at random (rounded; at least one pair of a user is kept).
 
-    A repeated pair counts once, see `drop_repeats`.
+    Where that is none, as all histories are short, one pair of some users is cut, that share of all pairs if so many
+    users have two. A repeated pair counts once, see `drop_repeats`.
 
     Returns:
         The pairs that are kept, and those held out.
@@ -232,6 +233,10 @@ def hold_out(interactions: Interactions, *, share: float, seed: int) -> tuple[In
     order = torch.randperm(len(interactions), generator=torch.Generator().manual_seed(seed))
     index, count = _index_in_history(interactions, order)
     held = index < (count * share).round().long().minimum(count - 1)
+    if share > 0 and not held.any():
+        first = _where((index == 0) & (count > 1))
+        drawn = first[order.argsort()[first].argsort()]
+        held[drawn[: max(1, round(share * len(interactions)))]] = True
     return interactions.take(_where(~held)), interactions.take(_where(held))
 
 

@@ -255,7 +255,7 @@ class ImageSchema:
 
 
 class ViewedPart(Protocol):
-    """Images that can be seen in different ways."""
+    """A part of images with a choice of views: plain, or augmented for training."""
 
     def __len__(self) -> int:
         """Return the number of images."""

@@ -178,7 +178,7 @@ class _Table:
         return torch.from_numpy(values.astype(np.int64) if bool((values == np.floor(values)).all()) else values)
 
     def ids(self, name: str | None) -> tuple[Tensor | None, tuple[str, ...] | None]:
-        """A column of ids: whole numbers as they are, anything else numbered in order of appearance, with the names."""
+        """Read a column of ids: whole numbers as they are, text numbered in order of appearance, with the names."""
         if name is None:
             return None, None
         column = self.columns[name]

@@ -25,6 +25,8 @@ _MIX = (-7046029254386353131, -4417276706812531889, 1609587929392839161)
 _ROOM = 2
 _SMALLEST = 1024
 _WINDOW = 8
+# On an accelerator ids are compared with all of a table up to so many comparisons: that takes the fewest kernels.
+_FEW = 2**20
 
 # A slot holds a row in its lower bits and some bits of the id's hash above them, or nothing.
 _ROW = (1 << 40) - 1
@@ -143,6 +145,9 @@ class IdTable(ExactModule):
         if not self._count:
             return torch.full((len(ids),), -1, device=ids.device)
         known = self._id_space[: self._count]
+        if ids.device.type != "cpu" and ids.numel() * self._count <= _FEW:
+            same = (known == self._as_columns(ids)[:, None]).all(2)
+            return torch.where(same, torch.arange(self._count, device=ids.device), -1).amax(1)
         if self._index is None:
             self._index = HashIndex(known) if known.device.type == "cpu" else DeviceIndex(known.cpu(), known.device)
         return self._index.find(self._as_columns(ids), known)
@@ -241,21 +246,24 @@ class IdTable(ExactModule):
         New ids get their rows when the table is used next: only the host can make room for them.
         """
         rows = self.locate(ids) if rows is None else rows
-        known, group = (rows >= 0)[:, None], _groups(self._as_columns(ids))
         counted = torch.ones_like(rows, dtype=torch.bool) if chosen is None else chosen
-        counts = values.new_zeros(len(ids)).index_add_(0, group, counted.to(values.dtype))
-        given = torch.where(counted[:, None], values, space.nothing)
-        mean = space.mean(given, group, counts.clamp_min(1))[group]
-        old = self._row_space[rows.clamp_min(0)] if self._count else torch.zeros_like(values)
-        touched = (counts > 0)[group][:, None]
-        now = torch.where(known, space.blend(old, mean, update_rate), mean)
-        now = torch.where(touched, now, torch.where(known, old, values))
+        mean, touched, known = values, counted, rows >= 0
+        if len(ids) > 1:
+            group = _groups(self._as_columns(ids))
+            counts = values.new_zeros(len(ids)).index_add_(0, group, counted.to(values.dtype))
+            given = torch.where(counted[:, None], values, space.nothing)
+            mean, touched = space.mean(given, group, counts.clamp_min(1))[group], counts[group] > 0
+        now = torch.where(touched[:, None], mean, values)
+        if self._count:
+            old = self._row_space[rows.clamp_min(0)]
+            moved = torch.where(touched[:, None], space.blend(old, mean, update_rate), old)
+            now = torch.where(known[:, None], moved, now)
         if write:
             settle()
             if self._count:
                 # The last row is spare: what has no row is written there.
-                self._row_space[torch.where(known & touched, rows[:, None], len(self._row_space) - 1)[:, 0]] = now
-            new = (touched & ~known)[:, 0]
+                self._row_space[torch.where(known, rows, len(self._row_space) - 1)] = now
+            new = touched & ~known
             self._pending, self._announced = _Pending(self._as_columns(ids), new, now), None
         return now
 

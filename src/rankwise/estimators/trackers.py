@@ -261,7 +261,10 @@ class PairAverages(nn.Module):
         """
         observed = observed.detach()
         if chosen is not None and chosen.device.type == "cpu":
-            return observed.masked_scatter(chosen, self(pairs[chosen], observed[chosen]))
+            return observed.masked_scatter(chosen, self._average(pairs[chosen], observed[chosen], None))
+        return self._average(pairs, observed, chosen)
+
+    def _average(self, pairs: Tensor, observed: Tensor, chosen: Tensor | None) -> Tensor:
         averages = self.table.update(
             pairs, observed[:, None], self.update_rate, self._space, chosen=chosen, write=self.training
         )

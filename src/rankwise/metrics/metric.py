@@ -99,7 +99,7 @@ def check_lists(scores: object, mask: object, lists: str = "rows") -> Tensor:
 
 
 def measure_lists(packed: PackedLists, metrics: Sequence[Metric]) -> tuple[dict[str, Tensor], Tensor]:
-    """Per-list values of several metrics, (size,) float64 each by name, and which lists have ties, (size,).
+    """Return per-list values of several metrics, (size,) float64 each by name, and which lists have ties, (size,).
 
     A block is sorted once for all metrics of one tie policy, and once for all policies where nothing is tied.
     """
@@ -121,7 +121,7 @@ def measure_lists(packed: PackedLists, metrics: Sequence[Metric]) -> tuple[dict[
 
 
 def summarise(values: Tensor, *, empty: str = "skip", reduction: str = "mean", weights: Tensor | None = None) -> Tensor:
-    """Values per list, NaN where undefined, reduced under the `empty` policy; the mean of nothing is NaN."""
+    """Average values per list under the `empty` policy for undefined (NaN) ones; the mean of no list is NaN."""
     if reduction == "none" and empty == "skip":
         return values
     if reduction == "mean" and weights is None:

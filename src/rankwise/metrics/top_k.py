@@ -212,7 +212,7 @@ def _rr(ranked: RankedLists, *, k: int | None) -> Tensor:
 
 
 def _first_relevant(positives: Positives, k: int | None) -> tuple[Tensor, Tensor]:
-    """The chance, at each rank the first relevant item can have up to k, that it is there: (Q, M) and the ranks.
+    """Return the probability (Q, M) that the first relevant item has each possible rank up to k, and those ranks.
 
     Only the best tie group with r relevant among its m items matters. Its first j items are all irrelevant with
     probability prod_{i<j} (m - r - i) / (m - i), and then the next is relevant with probability r / (m - j).

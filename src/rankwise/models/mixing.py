@@ -148,9 +148,11 @@ def _fit_weights(logits: Tensor, labels: Tensor, weights: Tensor, prior: Tensor)
 def _bootstrap_weights(logits: Tensor, labels: Tensor, weights: Tensor, seed: int) -> Tensor:
     """Return the pseudo-BMA+ weights (K,) of log odds (K, N)."""
     likelihood = weights * (labels * logits - softplus(logits))
+    # The order of the rows must not matter.
+    likelihood = likelihood[:, likelihood.sum(0).argsort(stable=True)]
     drawn = torch.zeros(len(logits), _DRAWS, dtype=logits.dtype)
     generator = torch.Generator().manual_seed(seed)
     for draw in range(_DRAWS):
-        rows = torch.empty_like(labels).exponential_(generator=generator)
+        rows = torch.empty_like(likelihood[0]).exponential_(generator=generator)
         drawn[:, draw] = likelihood @ (rows * (len(rows) / rows.sum()))
     return drawn.softmax(0).mean(1)

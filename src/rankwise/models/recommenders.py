@@ -179,7 +179,7 @@ class ItemItemScorer(nn.Module):
 
 
 def shared_history(history: Tensor, like: Tensor) -> Tensor:
-    """Histories (B, items) over the square root of their length, so that long ones do not shout; empty ones stay 0."""
+    """Divide histories (B, items) by the square root of their length, so that all have norm 1; empty ones stay 0."""
     if history.ndim != 2 or history.shape[1] != len(like):
         raise ValueError(f"history: expected (B, {len(like)}), got {tuple(history.shape)}")
     history = history.to(like.dtype)

@@ -74,8 +74,7 @@ class StackedScorer(nn.Module):
     Example:
         >>> rows, labels = torch.randn(200, 3), torch.arange(200) % 5 == 0
         >>> model = StackedScorer(nn.Sequential(nn.Linear(3, 1), nn.Flatten(0)), 3).eval()
-        >>> model.scaling.fit(rows)
-        Scaling()
+        >>> _ = model.scaling.fit(rows)
         >>> model.fit(rows, labels, regularisation=10.0)
         >>> model.member_scores(rows).shape
         torch.Size([4, 200])

@@ -89,7 +89,7 @@ class Inspection:
     scores: Tensor | None = None
 
     def metric_by_list(self, metric: str) -> str:
-        """The metric, or, where it is one of all lists together, the one that has a value for each list."""
+        """Return `metric` if it has a value per list, else the first that has."""
         return metric if metric in self.evaluation.per_query else next(iter(self.evaluation.per_query))
 
 

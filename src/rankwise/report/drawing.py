@@ -65,7 +65,7 @@ class Key:
 
 
 def draw(figure: Figure) -> tuple[list[DrawnPanel], list[Key]]:
-    """The panels of a figure, and its legend: each name once, none if there is only one."""
+    """Return the panels and the legend of a figure; a single series has no legend."""
     panels = [_draw_panel(panel) for panel in figure.panels]
     keys: dict[str, Key] = {}
     for panel in figure.panels:

@@ -125,7 +125,7 @@ def lists_by_value(inspection: Inspection, metric: str) -> Tensor:
 
 
 def worst_of(inspection: Inspection, metric: str, count: int) -> list[int]:
-    """The numbers of the `count` worst lists, worst first; of equals, those whose first relevant item stands lowest.
+    """Return the indices of the `count` worst lists, worst first; ties by the rank of the first relevant item.
 
     Of very many equals some hundreds are looked at, evenly spread.
     """

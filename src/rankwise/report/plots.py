@@ -77,7 +77,7 @@ def powers_axis(title: str, values: Iterable[float]) -> Axis:
 
 
 def thinned(count: int, most: int) -> list[int]:
-    """At most `most` of the numbers 0 .. count - 1, evenly spread, first and last among them."""
+    """Return at most `most` of the indices 0 .. count - 1, evenly spread, with the first and the last."""
     if count <= most:
         return list(range(count))
     return [round(number * (count - 1) / (most - 1)) for number in range(most)]

@@ -207,7 +207,7 @@ class RunFolder:
 
 
 def make_record(problem: Problem[Any, Any], seed: int, data: Mapping[str, str]) -> dict[str, Any]:
-    """Return what a run is made from, as plain values."""
+    """Return recipe, seed, versions and fingerprints of the data, as plain values."""
     return {
         "format": FORMAT,
         "recipe": {"task": problem.kind, **problem.model_dump(mode="json")},

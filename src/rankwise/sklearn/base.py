@@ -147,7 +147,7 @@ class RankingEstimator(BaseEstimator):  # type: ignore[misc]
         return self._network.member_scores(table.__getitem__, X.shape[0])
 
     def _scores(self, X: Any) -> Floats:
-        """(N, C): the mean of the members."""
+        """Return scores (N, C), the mean over the members."""
         check_is_fitted(self)
         mean: Floats = self._member_scores(self._check_features(X)).mean(0)
         return mean

@@ -210,7 +210,7 @@ class _JoinShares(torch.autograd.Function):
         return total[ctx.own.to(total.device)], None
 
 
-class _SaveMemory(TrainerCallback):
+class _SaveMemory(TrainerCallback):  # type: ignore[misc]
     """Save what the loss remembers beside each checkpoint of a trainer, and load it where a training goes on."""
 
     def __init__(self, loss: CorpusRankingLoss) -> None:

@@ -19,7 +19,7 @@ __all__ = ["GradedRetrievalEvaluator"]
 _CELLS = 1 << 22
 
 
-class GradedRetrievalEvaluator(BaseEvaluator):
+class GradedRetrievalEvaluator(BaseEvaluator):  # type: ignore[misc]
     """Graded NDCG@k, MAP, recall@k, MRR of a bi-encoder that ranks a whole corpus, for the trainer's `evaluator`.
 
     Args:
@@ -50,7 +50,7 @@ class GradedRetrievalEvaluator(BaseEvaluator):
         name: str = "",
         chunk: int = 32,
     ) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         numbers = {document: number for number, document in enumerate(corpus)}
         kept = {query: grades for query, grades in judgements.items() if any(grade > 0 for grade in grades.values())}
         for query, grades in kept.items():

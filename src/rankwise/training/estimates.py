@@ -51,7 +51,7 @@ class EstimateCheck(NamedTuple):
     checked: int
 
     def plain(self) -> dict[str, Any]:
-        """As a checkpoint holds it."""
+        """Return the check as plain values for a checkpoint."""
         return self._asdict()
 
 
@@ -125,10 +125,12 @@ def _watch(into: list[_Numbers]) -> Hook:
             remembered, known = tracker.table.read(ids)
             into.append((remembered, observed[:, None], known))
         elif isinstance(tracker, ThresholdTracker):
-            *values, ids = given
+            scores, share, size, ids, *chosen = given
             if ids is not None:
                 remembered, known = tracker.table.read(ids)
-                into.append((remembered[:, :1], tracker(*values, None).value[:, None], known))
+                truth = tracker(scores, share, size, None, *chosen).value[:, None]
+                rows = chosen[0] if chosen and chosen[0] is not None else torch.ones_like(known)
+                into.append((remembered[rows, :1], truth[rows], known[rows]))
         elif isinstance(tracker, QuantileTracker | MeanTracker) and given[2] is not None:
             observed, present, ids = given[:3]
             truth, ids = _mean_of_groups(observed.reshape(len(observed), -1)[present], ids[present])
