@@ -29,6 +29,7 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=default_cache(), help="folder of cached results")
     parser.add_argument("--redo", action="append", default=[], help="a contender to run anew; may be repeated")
     parser.add_argument("--without", action="append", default=[], help="a contender to leave out; may be repeated")
+    parser.add_argument("--ours", help="the contender that the others are compared with; by default that of the kind")
     parser.add_argument("--cuts", type=int, default=3, help="folds of five to test on, at least 2")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -49,7 +50,7 @@ def main() -> None:
             np.array([[cell.cpu_seconds for cell in row] for row in found]),
         )
     print(f"{options.kind}, {options.half}: {len(data)} data sets x {options.cuts} cuts\n")
-    print(report(results, data, ours=kind.OURS, metric=kind.METRIC))
+    print(report(results, data, ours=options.ours or kind.OURS, metric=kind.METRIC))
 
 
 def _run(kind: object, data: str, contender: str, cut: int) -> Cell:
