@@ -71,7 +71,6 @@ def test_ranx(count):
             check(found[name], theirs[their_name])
 
 
-@pytest.mark.filterwarnings("ignore:ast\\.:DeprecationWarning")  # of ir_measures, on Python 3.12
 @cases
 @pytest.mark.filterwarnings("ignore")
 def test_ir_measures(count):
