@@ -33,7 +33,7 @@ from cosmic_ray.plugins import get_operator, operator_names
 ROOT = Path(__file__).resolve().parents[1]
 # The test files that state what each module does, the cheapest first.
 TESTS = {
-    "rankwise.estimators.trackers": ["estimators", "losses/test_auprc.py"],
+    "rankwise.estimators.groups": ["estimators", "losses/test_auprc.py"],
     "rankwise.lists": ["test_lists.py", "metrics/test_inputs.py", "losses/test_auprc.py", "losses/test_contract.py"],
     "rankwise.losses.auprc": ["losses/test_auprc.py", "losses/test_contract.py"],
     "rankwise.metrics._ndcg": ["metrics/test_ndcg.py", "metrics/test_contract.py", "fuzz/test_metrics.py"],

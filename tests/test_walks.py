@@ -15,8 +15,8 @@ from workers.rows import write_all
 
 ROOT = Path(rankwise.__file__).parent
 # The insides of losses, metrics and reports are walks of their own.
-INSIDES = ("losses/", "estimators/", "pairs/", "metrics/", "report/", "lists.py", "ranks.py", "positives.py")
-INSIDES += ("gains.py", "surrogates.py", "sorting.py")
+INSIDES = ("losses/", "estimators/", "pairs/", "metrics/", "report/", "lists.py", "ranks.py")
+INSIDES += ("surrogates.py", "sorting.py")
 
 
 def entered(call):

@@ -1,20 +1,26 @@
-"""Checks of what a caller passes in. Each error names the argument, what was expected and what came."""
+"""Check what a caller passes in, and adapt a call to the modes and devices of torch.
+
+Each error names the argument, what was expected and what came.
+"""
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from typing import NoReturn
+from functools import partial
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from rankwise.registry import nearest
 
 __all__ = [
+    "ExactModule",
     "check_choice",
     "check_count",
     "check_finite",
@@ -26,12 +32,20 @@ __all__ = [
     "check_same_shape",
     "check_share",
     "check_tensor",
+    "first_order_only",
+    "full_precision",
     "has_single_items",
     "one_reading",
     "open_findings",
+    "outside_graphs",
+    "outside_inference_mode",
     "refuse_single_items",
+    "send",
     "settle",
     "when",
+    "wide_dtype",
+    "widen",
+    "with_float64",
 ]
 
 # Findings on an accelerator that the host has yet to read, and what to do if they are true; None: each is read at once.
@@ -237,3 +251,121 @@ def check_choice(name: str, value: str, choices: Iterable[str]) -> str:
     if value not in choices:
         raise ValueError(f"{name}: unknown word {value!r}{nearest(str(value), choices)}")
     return value
+
+
+def first_order_only(values: Tensor, name: str, reason: str) -> Tensor:
+    """Return `values`, whose gradient is refused with `create_graph=True`.
+
+    For gradients that hold fixed what moves with the scores (moving averages, weights, thresholds) or that are no
+    derivatives: autograd would differentiate them as if that were constant, which gives another number.
+
+    Args:
+        values: any tensor on the way from the scores to the value of the loss.
+        name: of the loss; reason: why, as the end of the error message.
+
+    Example:
+        >>> scores = torch.tensor([1.0, 2.0], requires_grad=True)
+        >>> values = first_order_only(scores.square(), "MyLoss", "its weights are held fixed")
+        >>> torch.autograd.grad(values.sum(), scores)
+        (tensor([2., 4.]),)
+    """
+    if values.requires_grad:
+        values.register_hook(partial(_refuse_second_derivatives, name, reason))
+    return values
+
+
+def _refuse_second_derivatives(name: str, reason: str, gradient: Tensor) -> None:
+    if torch.is_grad_enabled():
+        raise RuntimeError(f"{name}: second derivatives (create_graph=True) are not supported, because {reason}")
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+HALF = (torch.float16, torch.bfloat16)
+# Types of devices that have no float64.
+_WITHOUT_FLOAT64 = {"mps"}
+
+
+def wide_dtype(device: torch.device) -> torch.dtype:
+    """Return float64, or float32 on a device without it."""
+    return torch.float32 if device.type in _WITHOUT_FLOAT64 else torch.float64
+
+
+def widen(values: Tensor) -> Tensor:
+    """Return the values in float64, or in float32 on a device without it."""
+    return values.to(wide_dtype(values.device))
+
+
+def send(values: Tensor, device: torch.device) -> Tensor:
+    """Return the values on a device; the host does not wait for what an accelerator does before it takes them."""
+    return values.to(device, non_blocking=device.type != "cpu")
+
+
+def with_float64(values: Tensor) -> Tensor:
+    """Return the values on a device that has float64: the CPU, if theirs has none."""
+    return values.cpu() if values.device.type in _WITHOUT_FLOAT64 else values
+
+
+class ExactModule(nn.Module):
+    """A module whose buffers `half()` and `bfloat16()` leave in their precision: a moving average in half precision
+    would stop moving. On a device without float64 they are float32.
+    """
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        def move(values: Tensor) -> Tensor:
+            try:
+                moved = fn(values)
+            except TypeError:
+                if values.dtype != torch.float64:
+                    raise
+                moved = fn(values.float())
+            return values.to(moved.device) if moved.dtype in HALF else moved
+
+        return super()._apply(move, recurse)  # type: ignore[no-untyped-call]
+
+
+def full_precision(device_type: str) -> AbstractContextManager[object]:
+    """Autocast switched off, at no cost where it is not on."""
+    if torch.is_autocast_enabled(device_type):
+        return torch.autocast(device_type, enabled=False)
+    return nullcontext()
+
+
+def outside_graphs(function: Callable[P, R]) -> Callable[P, R]:
+    """A function that torch.compile runs as it is, between the graphs before and after it.
+
+    A loss checks its input, packs lists by their lengths and chooses between methods by what it finds: none of that can
+    be part of a graph. Traced line by line it would fall into dozens of small graphs.
+    """
+
+    @functools.wraps(function)
+    def call(*arguments: P.args, **options: P.kwargs) -> R:
+        if torch.compiler.is_compiling():
+            # Not as a decorator: that would load the whole compiler with `import rankwise`.
+            run: Callable[P, R] = torch.compiler.disable(function)
+            return run(*arguments, **options)
+        return function(*arguments, **options)
+
+    return call
+
+
+def outside_inference_mode(function: Callable[P, R]) -> Callable[P, R]:
+    """Run a function that keeps tensors outside of `torch.inference_mode()`, without gradients.
+
+    Tensors made in that mode can never be written after it, nor be used where a gradient is wanted.
+    """
+
+    @functools.wraps(function)
+    def call(*arguments: P.args, **options: P.kwargs) -> R:
+        if not torch.is_inference_mode_enabled():
+            return function(*arguments, **options)
+        with torch.inference_mode(False), torch.no_grad():
+            named = {name: _normal(value) for name, value in options.items()}
+            return function(*map(_normal, arguments), **named)
+
+    return call
+
+
+def _normal(value: Any) -> Any:
+    return value.clone() if isinstance(value, Tensor) and value.is_inference() else value

@@ -16,20 +16,26 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rankwise.checks import check_choice, check_finite, check_ids, check_same_shape, check_tensor, when
-from rankwise.modes import send, widen
+from rankwise.checks import check_choice, check_finite, check_ids, check_same_shape, check_tensor, send, when, widen
 
 __all__ = [
     "EMPTY_POLICIES",
+    "ItemMask",
     "Lists",
     "PackedLists",
+    "Sides",
     "compact",
     "count",
+    "few_masked",
     "find_chosen",
     "pack",
     "reduce_lists",
+    "split_sides",
     "surely_all",
 ]
+
+# Masked items are written one by one where at most 1 slot in 16 is masked, of at least 2^17.
+_FEW, _MANY = 16, 2**17
 
 EMPTY_POLICIES = ("skip", "zero", "one", "error")
 
@@ -50,7 +56,7 @@ class Lists:
         cosines: whether the scores are known to lie between -1 and 1.
         size: (Q,) how many items each list holds; full: whether every slot holds one.
         relevant: (Q, L) which items have label 1; positives: their indices (Q, A) and which of these count (Q, A),
-            see `find_chosen`.
+            see `find_chosen`; negatives: which items have label 0.
     """
 
     scores: Tensor
@@ -77,6 +83,10 @@ class Lists:
     @cached_property
     def positives(self) -> tuple[Tensor, Tensor]:
         return find_chosen(self.relevant)
+
+    @cached_property
+    def negatives(self) -> ItemMask:
+        return ItemMask(self.mask ^ self.relevant)
 
 
 @dataclass(frozen=True)
@@ -390,3 +400,108 @@ def _first_item_of_list(list_of_item: Tensor, size: int) -> Tensor:
     first = torch.full((size,), len(list_of_item), dtype=torch.int64, device=list_of_item.device)
     items = torch.arange(len(list_of_item), device=list_of_item.device)
     return first.scatter_reduce(0, list_of_item, items, "amin")
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The positives and negatives of each list.
+
+    Attributes:
+        index, mask: (Q, A) indices of the positives, and which of these slots hold one.
+        share: (Q, A) weights of the positives, with a sum of 1 per list.
+        negatives: which items are negative.
+        positive_weight, negative_weight: (Q,) sums of item weights, at least the smallest normal number.
+        valid: (Q,) which lists have both; rate: (Q,) the share of positives, 1/2 in lists that do not have both.
+        padding: `mask`, or None when all lists have equally many positives.
+    """
+
+    index: Tensor
+    mask: Tensor
+    share: Tensor
+    negatives: ItemMask
+    positive_weight: Tensor
+    negative_weight: Tensor
+    valid: Tensor
+
+    @cached_property
+    def padding(self) -> Tensor | None:
+        return None if surely_all(self.mask) else self.mask
+
+    @cached_property
+    def rate(self) -> Tensor:
+        return torch.where(self.valid, self.positive_weight / (self.positive_weight + self.negative_weight), 0.5)
+
+
+def split_sides(lists: Lists) -> Sides:
+    """Split the items of each list into positives (label 1) and negatives (label 0)."""
+    dtype, tiny = lists.scores.dtype, torch.finfo(lists.scores.dtype).tiny
+    index, mask = lists.positives
+    if lists.weights is None:
+        weights, positive = mask, mask.sum(1, dtype=dtype)
+        negative = lists.size - positive
+    else:
+        weights = lists.weights.gather(1, index).to(dtype) * mask
+        positive, negative = weights.sum(1), (lists.weights * (lists.mask ^ lists.relevant)).sum(1).to(dtype)
+    valid = torch.minimum(positive, negative) > 0
+    positive = positive.clamp_min(tiny)
+    return Sides(index, mask, weights / positive[:, None], lists.negatives, positive, negative.clamp_min(tiny), valid)
+
+
+class ItemMask:
+    """Mask items in pair sums: a masked item scores -inf, where every surrogate and its slope are 0.
+
+    Call `others = item_mask.fill(others)` once, and `item_mask.hide(difference, lists)` on the differences (q, A, L) of
+    each chunk: many masked items are filled in beforehand, few are written into the chunks. Their indices are computed
+    once for the forward and the backward pass.
+
+    Args:
+        mask: (Q, L), False where an item is masked; None masks none.
+    """
+
+    def __init__(self, mask: Tensor | None) -> None:
+        self._given, self._shape = mask, (0, 0)
+
+    @classmethod
+    def at(cls, places: np.ndarray, shape: tuple[int, int]) -> ItemMask:
+        """Return a mask of few items of lists on the CPU, by their flat indices row * L + column in rising order."""
+        made = cls(None)
+        made._places, made._shape = places, shape
+        return made
+
+    @cached_property
+    def mask(self) -> Tensor | None:
+        """Return the mask (Q, L), or None when no item is masked."""
+        if self._given is not None or self._places is None:
+            return self._given
+        mask = torch.ones(self._shape, dtype=torch.bool)
+        mask.view(-1)[torch.from_numpy(self._places)] = False
+        return mask
+
+    @cached_property
+    def _places(self) -> np.ndarray | None:
+        """Return the flat indices of the masked items if they are few, else None."""
+        if self._given is None or self._given.device.type != "cpu" or not few_masked(0, self._given.numel()):
+            return None
+        absent = ~self._given.numpy()
+        return np.flatnonzero(absent) if few_masked(int(np.count_nonzero(absent)), absent.size) else None
+
+    def fill(self, others: Tensor) -> Tensor:
+        """Return the others (Q, L) with masked ones as -inf, or as they are if few are masked."""
+        if self._given is None or self._places is not None:
+            return others
+        return torch.where(self._given, others, -torch.inf)
+
+    def hide(self, difference: Tensor, lists: slice) -> Tensor:
+        """Set the differences anchor - other (q, A, L) of few masked others to inf, in place."""
+        places = self._places
+        if places is not None and len(places):
+            length = difference.shape[2]
+            first, last = np.searchsorted(places, (lists.start * length, lists.stop * length))
+            rows, columns = np.divmod(places[first:last] - lists.start * length, length)
+            difference.numpy()[rows, :, columns] = np.inf
+        return difference
+
+
+def few_masked(masked: int, slots: int) -> bool:
+    """Return whether so few items are masked that writing them one by one is the fastest."""
+    return slots >= _MANY and masked * _FEW <= slots

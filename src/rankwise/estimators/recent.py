@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rankwise.checks import check_count, settle
-from rankwise.modes import ExactModule, outside_inference_mode
+from rankwise.checks import ExactModule, check_count, outside_inference_mode, settle
 
 __all__ = ["RecentRows"]
 

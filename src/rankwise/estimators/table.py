@@ -12,11 +12,20 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rankwise.checks import check_moved, open_findings, settle, when
+from rankwise.checks import (
+    ExactModule,
+    check_choice,
+    check_moved,
+    check_share,
+    open_findings,
+    outside_inference_mode,
+    send,
+    settle,
+    when,
+)
 from rankwise.lists import surely_all
-from rankwise.modes import ExactModule, outside_inference_mode, send
 
-__all__ = ["LINEAR", "SPACES", "HashIndex", "IdTable", "Space", "announce_tables"]
+__all__ = ["LINEAR", "SPACES", "HashIndex", "IdTable", "PairAverages", "Space", "announce_tables"]
 
 # Odd constants whose bits look random; int64 products wrap around, which is what is wanted here.
 _MIX = (-7046029254386353131, -4417276706812531889, 1609587929392839161)
@@ -559,3 +568,46 @@ def _groups(ids: Tensor) -> Tensor:
     ordered = ids[order]
     number = torch.nn.functional.pad((ordered[1:] != ordered[:-1]).any(1), (1, 0)).cumsum(0)
     return torch.empty_like(number).scatter_(0, order, number)
+
+
+class PairAverages(nn.Module):
+    """u <- (1 - update_rate) u + update_rate observed, for every (list, item) pair.
+
+    The first observation of a pair starts its average; several of one pair in a batch are averaged. Nothing is written
+    in eval mode: the answer is then what an update would have given.
+
+    Args:
+        update_rate: the weight of the new observation, in (0, 1].
+        space: "linear", or "log" when what is observed and kept are logarithms of the numbers to average.
+
+    Example:
+        >>> averages = PairAverages(update_rate=0.5)
+        >>> pair = torch.tensor([[3, 8]])
+        >>> averages(pair, torch.tensor([2.0])), averages(pair, torch.tensor([4.0]))
+        (tensor([2.]), tensor([3.]))
+    """
+
+    def __init__(self, update_rate: float = 0.1, space: str = "linear") -> None:
+        super().__init__()
+        self.update_rate = check_share("update_rate", update_rate, open_end=False)
+        self._space = SPACES[check_choice("space", space, SPACES)]
+        self.table = IdTable(width=1, columns=2)
+
+    def extra_repr(self) -> str:
+        return f"update_rate={self.update_rate:g}"
+
+    def forward(self, pairs: Tensor, observed: Tensor, chosen: Tensor | None = None) -> Tensor:
+        """Take note of what was observed (n,) of the pairs (n, 2); return their averages (n,), without gradient.
+
+        `chosen` (n,) tells which count; the averages of the others are undefined.
+        """
+        observed = observed.detach()
+        if chosen is not None and chosen.device.type == "cpu":
+            return observed.masked_scatter(chosen, self._average(pairs[chosen], observed[chosen], None))
+        return self._average(pairs, observed, chosen)
+
+    def _average(self, pairs: Tensor, observed: Tensor, chosen: Tensor | None) -> Tensor:
+        averages = self.table.update(
+            pairs, observed[:, None], self.update_rate, self._space, chosen=chosen, write=self.training
+        )
+        return averages[:, 0].to(observed.dtype)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from rankwise.deprecation import renamed_attributes
+from rankwise.estimators.groups import GroupPrior, Prior, PriorSchedule, class_prior, data_prior
 from rankwise.losses import auprc, ndcg, pap, stable_ap
 from rankwise.losses.auprc import AUPRCLoss, SemiVarianceLoss
 from rankwise.losses.base import ListLoss
@@ -53,7 +54,6 @@ from rankwise.losses.combined import SumLoss, SwitchLoss
 from rankwise.losses.embedding import EmbeddingLoss, LateMemoryLoss
 from rankwise.losses.ndcg import ListwiseCELoss, NDCGLoss, TopKNDCGLoss
 from rankwise.losses.pap import PApLoss, PApMargins, pap_margins
-from rankwise.losses.priors import GroupPrior, Prior, PriorSchedule, class_prior, data_prior
 from rankwise.losses.sampled_lists import ListStatistics
 from rankwise.losses.stable_ap import StableAPLoss
 from rankwise.registry import LossRecord, Registry

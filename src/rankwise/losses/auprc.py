@@ -5,15 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rankwise.checks import check_choice, check_positive, check_share
+from rankwise.checks import check_choice, check_positive, check_share, first_order_only
 from rankwise.estimators import QuantileTracker, interpolate_quantiles
-from rankwise.lists import Lists, PackedLists
+from rankwise.estimators.groups import Link, Prior, as_prior
+from rankwise.lists import Lists, PackedLists, split_sides
 from rankwise.losses.base import ListLoss
-from rankwise.losses.gradients import first_order_only
-from rankwise.losses.links import Link
-from rankwise.losses.priors import Prior, as_prior
-from rankwise.losses.sides import split_sides
-from rankwise.pairs import pair_sums
+from rankwise.pairs import mean_over_negatives, pair_sums
 from rankwise.registry import LossRecord
 from rankwise.surrogates import OneSidedHuber, OneSidedTanh, Surrogate
 
@@ -93,7 +90,7 @@ class AUPRCLoss(ListLoss):
         valid = packed.join([side.valid for side in sides])
         negatives_per_positive = self.prior.odds(lambda: packed.join([side.rate for side in sides]), group_ids)
         blocks = self.link(packed, group_ids).blocks
-        positives = [lists.scores.gather(1, side.places) for lists, side in zip(blocks, sides, strict=True)]
+        positives = [lists.scores.gather(1, side.index) for lists, side in zip(blocks, sides, strict=True)]
         quantiles: Tensor | None = None
         if self.tracker is not None:
             observed = [
@@ -104,7 +101,7 @@ class AUPRCLoss(ListLoss):
         values = []
         for lists, side, scores in zip(blocks, sides, positives, strict=True):
             recall = self._recall(scores, None if quantiles is None else packed.of_block(quantiles, lists), side.share)
-            false_positives = side.mean_over_negatives(lists, self.precision_surrogate)
+            false_positives = mean_over_negatives(lists, side, self.precision_surrogate)
             odds = packed.column(negatives_per_positive, lists) * false_positives / recall
             # Beyond any number that matters; keeps x / (1 + x) from becoming inf / inf.
             odds = odds.clamp_max(1e30)

@@ -1,12 +1,16 @@
-"""What all losses over lists share: checking, gathering, packing, leaving out, reducing."""
+"""Share what all losses over lists do: check, gather, pack, skip, reduce, save."""
 
 from __future__ import annotations
 
+import json
 import warnings
 from dataclasses import replace
+from functools import reduce
+from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+import torch.distributed as dist
+from torch import Tensor, nn
 
 from rankwise.checks import (
     check_choice,
@@ -14,22 +18,108 @@ from rankwise.checks import (
     check_labels,
     check_same_shape,
     check_tensor,
+    first_order_only,
+    full_precision,
     has_single_items,
     one_reading,
+    outside_graphs,
+    outside_inference_mode,
     refuse_single_items,
     when,
 )
-from rankwise.distributed import gather_inputs, world_size
+from rankwise.distributed import gather_inputs
 from rankwise.estimators.table import announce_tables
 from rankwise.lists import Lists, PackedLists, pack, reduce_lists, surely_all
-from rankwise.losses.links import bound_scores
-from rankwise.losses.marked import MarkedModule
-from rankwise.modes import full_precision, outside_graphs, outside_inference_mode
+from rankwise.surrogates import describe_gain
 
-__all__ = ["ListLoss"]
+__all__ = ["LARGEST_SCORE", "CountsSteps", "ListLoss", "MarkedModule", "bound", "bound_scores", "with_gradient"]
+
+# Beyond any score that matters, and far enough from the end of float32 for sums, squares being cut by the losses.
+LARGEST_SCORE = 1e30
 
 # A loss warns once after this many training batches in a row of which every list was left out.
 _PATIENCE = 10
+
+# The key of the mark in a state dict.
+_KEY = "_extra_state"
+
+
+class MarkedModule(nn.Module):
+    """A loss whose state dict carries its name and the options that give the state its meaning.
+
+    The mark is a tensor of bytes (JSON) under the key "_extra_state", so that any format of tensors holds it. Loading
+    the state of another loss, or one of other such options, is refused by a RuntimeError that names both. A state
+    without a mark, of an earlier version, loads with a warning.
+
+    Attributes:
+        remembers: the options that the meaning of the state depends on, by the names of attributes; None: there is no
+            state, and no mark.
+    """
+
+    remembers: ClassVar[tuple[str, ...] | None] = None
+
+    def extra_repr(self) -> str:
+        """Return the options, as far as they are plain attributes and no submodules or buffers."""
+        options = {name: value for name, value in vars(self).items() if name[0] != "_" and name != "training"}
+        return ", ".join(f"{name}={getattr(value, '__name__', repr(value))}" for name, value in options.items())
+
+    def _mark(self) -> tuple[str, dict[str, Any]]:
+        options = {path: reduce(getattr, path.split("."), self) for path in self.remembers or ()}
+        return type(self).__name__, {
+            path: describe_gain(value) if path == "gain" else value for path, value in options.items()
+        }
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        if self.remembers is not None:
+            text = json.dumps(self._mark()).encode()
+            destination[prefix + _KEY] = torch.tensor(list(text), dtype=torch.uint8)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
+        if self.remembers is not None:
+            self._check_mark(state_dict.pop(prefix + _KEY, None), any(key.startswith(prefix) for key in state_dict))
+        super()._load_from_state_dict(state_dict, prefix, *others)
+
+    def _check_mark(self, mark: Tensor | None, something: bool) -> None:
+        expected = _in_words(*self._mark())
+        if mark is None:
+            if something:
+                warnings.warn(
+                    f"the loaded state does not say what it is of (it was saved by an earlier version): it is taken "
+                    f"for that of {expected}",
+                    stacklevel=2,
+                )
+            return
+        try:
+            name, options = json.loads(bytes(mark.tolist()))
+            found = f"that of {_in_words(name, options)}"
+        except (TypeError, ValueError, AttributeError):
+            found = "something that says nothing"
+        if found != f"that of {expected}":
+            raise RuntimeError(f"state: expected that of {expected}, got {found}")
+
+
+class CountsSteps(nn.Module):
+    """Count training steps in the buffer `step`; the host keeps the number too, so as not to wait for a device."""
+
+    step: Tensor
+    _steps: int | None = None
+
+    @property
+    def steps(self) -> int:
+        """The number of training steps so far."""
+        if self._steps is None:
+            self._steps = int(self.step)
+        return self._steps
+
+    def advance(self) -> None:
+        """Count a step."""
+        self._steps = self.steps + 1
+        self.step = self.step + 1
+
+    def _load_from_state_dict(self, *arguments: Any) -> None:
+        self._steps = None
+        super()._load_from_state_dict(*arguments)
 
 
 class ListLoss(MarkedModule):
@@ -97,7 +187,7 @@ class ListLoss(MarkedModule):
         group_ids: Tensor | None = None,
     ) -> Tensor:
         masked = mask
-        if world_size() > 1:
+        if dist.is_available() and dist.is_initialized():
             inputs = gather_inputs(
                 lambda: _check_inputs(
                     scores=scores,
@@ -228,3 +318,56 @@ def _scale_weights(weights: Tensor, lists: Lists) -> Tensor:
     weights = (weights / largest.masked_fill(largest == 0, 1)).to(lists.scores.dtype)
     least = torch.finfo(weights.dtype).tiny ** 0.5
     return weights.clamp_min(least).masked_fill(~lists.mask, 0)
+
+
+def _in_words(name: str, options: dict[str, Any]) -> str:
+    return f"{name}({', '.join(f'{path}={json.dumps(value)}' for path, value in options.items())})"
+
+
+def with_gradient(values: Tensor, scores: Tensor, gradient: Tensor, name: str, reason: str) -> Tensor:
+    """Return `values` (Q,), whose gradient with respect to `scores` (Q, L) is `gradient` (Q, L).
+
+    `name` and `reason` refuse second derivatives, see `first_order_only`.
+
+    Example:
+        >>> import torch
+        >>> scores = torch.zeros(1, 2, requires_grad=True)
+        >>> gradient = torch.tensor([[1.0, -3.0]])
+        >>> with_gradient(torch.tensor([5.0]), scores, gradient, "MyLoss", "it is given").sum().backward()
+        >>> scores.grad
+        tensor([[ 1., -3.]])
+    """
+    # The difference is an exact zero; only its gradient is of interest.
+    attached = values.detach() + (gradient.detach() * (scores - scores.detach())).sum(1)
+    return first_order_only(attached, name, reason)
+
+
+def bound_scores(scores: Tensor) -> Tensor:
+    """Cut scores to 1e30 in size; the gradient passes as if they had not been cut, so that they can come back.
+
+    Example:
+        >>> bound_scores(torch.tensor([-3e38, 7.0]))
+        tensor([-1.0000e+30,  7.0000e+00])
+    """
+    if scores.device.type == "cpu":
+        flat = scores.detach().reshape(-1)
+        # No term of such a sum of squares is too large; in float32 the sum becomes infinite long before the limit.
+        if torch.dot(flat, flat).item() <= LARGEST_SCORE**2:
+            return scores
+    return bound(scores, LARGEST_SCORE)
+
+
+def bound(values: Tensor, largest: float) -> Tensor:
+    """Cut values to a size; the gradient passes as if they had not been cut."""
+    bounded: Tensor = _Bounded.apply(values, largest)
+    return bounded
+
+
+class _Bounded(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, largest: float) -> Tensor:
+        return values.clamp(-largest, largest)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return grad, None

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from rankwise.checks import check_count
 from rankwise.lists import PackedLists
-from rankwise.losses.base import ListLoss
-from rankwise.losses.marked import CountsSteps
+from rankwise.losses.base import CountsSteps, ListLoss
 
 __all__ = ["SumLoss", "SwitchLoss"]
 

@@ -12,15 +12,17 @@ from rankwise.checks import (
     check_ids,
     check_same_shape,
     check_tensor,
+    full_precision,
     one_reading,
+    outside_graphs,
+    outside_inference_mode,
+    send,
 )
 from rankwise.distributed import gather_inputs
 from rankwise.estimators import RecentRows
 from rankwise.lists import PackedLists
-from rankwise.losses.base import ListLoss
-from rankwise.losses.marked import CountsSteps, MarkedModule
+from rankwise.losses.base import CountsSteps, ListLoss, MarkedModule
 from rankwise.losses.similarity import similarity_lists, unit_vectors
-from rankwise.modes import full_precision, outside_graphs, outside_inference_mode, send
 
 __all__ = ["EmbeddingLoss", "LateMemoryLoss", "check_embeddings"]
 

@@ -7,15 +7,13 @@ import math
 import torch
 from torch import Tensor
 
-from rankwise.checks import check_choice, check_positive
+from rankwise.checks import check_choice, check_positive, first_order_only
 from rankwise.estimators.thresholds import ThresholdTracker
-from rankwise.gains import Gain
 from rankwise.lists import Lists, surely_all
-from rankwise.losses.gradients import first_order_only
 from rankwise.losses.sampled_lists import CompositionalLoss, ListStatistics, Sample
 from rankwise.pairs import pair_sums_within
 from rankwise.registry import LossRecord
-from rankwise.surrogates import SquaredHinge
+from rankwise.surrogates import Gain, SquaredHinge
 
 __all__ = ["ListwiseCELoss", "NDCGLoss", "TopKNDCGLoss"]
 

@@ -10,14 +10,22 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from rankwise.checks import check_choice, check_ids, check_labels, check_moved, check_same_shape, check_tensor, when
+from rankwise.checks import (
+    ExactModule,
+    check_choice,
+    check_ids,
+    check_labels,
+    check_moved,
+    check_same_shape,
+    check_tensor,
+    first_order_only,
+    when,
+)
 from rankwise.estimators import PairAverages
-from rankwise.gains import Gain, gain_function
 from rankwise.lists import Lists, PackedLists, count, find_chosen, surely_all
 from rankwise.losses.base import ListLoss
-from rankwise.losses.gradients import first_order_only
 from rankwise.metrics._ndcg import ideal_dcg
-from rankwise.modes import ExactModule
+from rankwise.surrogates import Gain, gain_function
 
 __all__ = [
     "SELF_WEIGHTS",

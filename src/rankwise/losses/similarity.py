@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from rankwise.checks import when
-from rankwise.lists import Lists, compact
-from rankwise.losses.links import bound_scores
-from rankwise.pairs.by_chunks import ItemMask, few_masked
+from rankwise.lists import ItemMask, Lists, compact, few_masked
+from rankwise.losses.base import bound_scores
 
 __all__ = ["FewRelevant", "self_similarities", "similarity_lists", "unit_vectors"]
 
@@ -64,7 +63,7 @@ class FewRelevant(Lists):
     """Lists whose few relevant items are known by their places; (Q, L) labels and mask are made if asked for.
 
     Attributes:
-        positives: as of all lists; item_mask: all but the negatives.
+        positives, negatives: as of all lists.
     """
 
     _classes: tuple[Tensor, Tensor]
@@ -86,7 +85,7 @@ class FewRelevant(Lists):
     ) -> FewRelevant:
         """From the places (Q, A) of the references of each query's class, itself included, and which are there."""
         itself = torch.arange(len(scores))[:, None]
-        item_mask = ItemMask.at((itself * scores.shape[1] + places)[there].numpy(), (scores.shape[0], scores.shape[1]))
+        negatives = ItemMask.at((itself * scores.shape[1] + places)[there].numpy(), (scores.shape[0], scores.shape[1]))
         if own:
             kept, there = compact(there & (places != itself))
             places = places.gather(1, kept)
@@ -100,15 +99,11 @@ class FewRelevant(Lists):
             cosines=cosines,
             **_known_sizes(scores, own),
             positives=(places, there),
-            item_mask=item_mask,
+            negatives=negatives,
             _classes=(labels, reference_labels),
             _own=own,
         )
         return lists
-
-    @cached_property
-    def item_mask(self) -> ItemMask:
-        return ItemMask(self.mask ^ self.relevant)  # of lists that were changed since
 
     @cached_property
     def labels(self) -> Tensor:

@@ -7,15 +7,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from rankwise.checks import check_choice, check_positive, check_tensor
+from rankwise.checks import check_choice, check_positive, check_tensor, first_order_only, widen
 from rankwise.estimators import MeanTracker
-from rankwise.lists import PackedLists
+from rankwise.estimators.groups import BatchPrior, Link, Prior, as_prior
+from rankwise.lists import PackedLists, Sides, split_sides
 from rankwise.losses.base import ListLoss
-from rankwise.losses.gradients import first_order_only
-from rankwise.losses.links import Link
-from rankwise.losses.priors import BatchPrior, Prior, as_prior
-from rankwise.losses.sides import Sides, split_sides
-from rankwise.modes import widen
+from rankwise.pairs import mean_over_negatives
 from rankwise.registry import LossRecord
 from rankwise.sorting import argsort
 from rankwise.surrogates import OneSidedHuber
@@ -116,7 +113,7 @@ class StableAPLoss(ListLoss):
             rho = self.prior.odds(lambda: packed.join([side.rate for side in sides]), group_ids)
         linked, scale = self.link.with_scale(packed, group_ids)
         positives = [
-            lists.scores.detach().gather(1, side.places) for lists, side in zip(linked.blocks, sides, strict=True)
+            lists.scores.detach().gather(1, side.index) for lists, side in zip(linked.blocks, sides, strict=True)
         ]
         weights = (
             self._weights_by_mean(linked, sides, positives, scale, group_ids)
@@ -124,7 +121,7 @@ class StableAPLoss(ListLoss):
             else self._weights_by_rank(linked, sides, positives, rho)
         )
         sums = [
-            (side.share * weight * side.mean_over_negatives(lists, self.surrogate)).sum(1)
+            (side.share * weight * mean_over_negatives(lists, side, self.surrogate)).sum(1)
             for lists, side, weight in zip(linked.blocks, sides, weights, strict=True)
         ]
         # Beyond any number that matters; keeps x / (1 + x) from becoming inf / inf.
@@ -158,7 +155,7 @@ class StableAPLoss(ListLoss):
         pairs = list(zip(linked.blocks, sides, positives, strict=True))
         observed = linked.join([(scores * side.share).sum(1) for _, side, scores in pairs]) * unit
         before = [
-            (lists.previous_scores.gather(1, side.places) * side.share).sum(1)
+            (lists.previous_scores.gather(1, side.index) * side.share).sum(1)
             for lists, side, _ in pairs
             if lists.previous_scores is not None
         ]

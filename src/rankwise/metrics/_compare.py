@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from rankwise.checks import check_count, check_same_shape, check_share, check_tensor
-from rankwise.gains import Gain
 from rankwise.lists import pack
 from rankwise.metrics._evaluate import Evaluation
 from rankwise.metrics.bootstrap import draw_items, interval, list_replicates
 from rankwise.metrics.metric import measure_lists
 from rankwise.metrics.names import create_metrics
 from rankwise.registry import nearest
+from rankwise.surrogates import Gain
 
 __all__ = ["Comparison", "compare", "compare_items"]
 

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from rankwise.checks import check_choice, check_count, check_finite, check_share
-from rankwise.gains import Gain
 from rankwise.lists import EMPTY_POLICIES, PackedLists, pack
 from rankwise.metrics.bootstrap import interval, item_replicates, list_replicates
 from rankwise.metrics.metric import Metric, check_lists, measure_lists, summarise
 from rankwise.metrics.names import create_metrics
+from rankwise.surrogates import Gain
 
 __all__ = ["Evaluation", "collect", "evaluate"]
 

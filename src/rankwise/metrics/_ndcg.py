@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from rankwise.gains import Gain, gain_function
+from rankwise.checks import wide_dtype, widen
 from rankwise.lists import surely_all
 from rankwise.metrics.metric import Metric, measure
-from rankwise.modes import wide_dtype, widen
 from rankwise.ranks import RankedLists, narrow
 from rankwise.registry import MetricRecord
 from rankwise.sorting import sort_values
+from rankwise.surrogates import Gain, gain_function
 
 __all__ = ["NDCG", "ideal_dcg", "ndcg"]
 

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from rankwise.gains import Gain, gain_function
 from rankwise.lists import pack
 from rankwise.metrics._evaluate import Evaluation, collect
 from rankwise.metrics._ndcg import ideal_dcg
 from rankwise.metrics.metric import Metric, measure_lists
 from rankwise.metrics.names import create_metrics
+from rankwise.surrogates import Gain, gain_function
 
 __all__ = ["evaluate_run"]
 

@@ -9,8 +9,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from rankwise.metrics.metric import Metric, measure
-from rankwise.positives import Positives
-from rankwise.ranks import RankedLists
+from rankwise.ranks import Positives, RankedLists
 from rankwise.registry import MetricRecord
 
 __all__ = ["AP", "AUROC", "PAP", "PAUROC", "auroc", "average_precision", "check_fpr_range", "pap", "partial_auroc"]

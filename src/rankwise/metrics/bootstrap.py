@@ -14,8 +14,7 @@ from torch import Tensor
 
 from rankwise.lists import Lists
 from rankwise.metrics.metric import Metric
-from rankwise.positives import Positives
-from rankwise.ranks import rank
+from rankwise.ranks import Positives, rank
 
 __all__ = ["draw_items", "interval", "item_replicates", "list_replicates"]
 

@@ -7,12 +7,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rankwise.checks import check_choice, check_ids, check_k, check_labels, check_same_shape, check_tensor
-from rankwise.gains import Gain
+from rankwise.checks import (
+    check_choice,
+    check_ids,
+    check_k,
+    check_labels,
+    check_same_shape,
+    check_tensor,
+    wide_dtype,
+    with_float64,
+)
 from rankwise.lists import EMPTY_POLICIES, pack
 from rankwise.metrics.metric import measure
 from rankwise.metrics.names import create_metric
-from rankwise.modes import wide_dtype, with_float64
+from rankwise.surrogates import Gain
 
 try:
     from torchmetrics import Metric as TorchMetric

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rankwise.checks import check_tensor
-from rankwise.gains import Gain
 from rankwise.metrics._evaluate import Evaluation, evaluate
 from rankwise.metrics.names import create_metric
+from rankwise.surrogates import Gain
 
 __all__ = ["evaluate_grades"]
 

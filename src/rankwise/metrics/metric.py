@@ -10,12 +10,19 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from rankwise.checks import check_choice, check_k, check_labels, check_tensor, has_single_items, refuse_single_items
-from rankwise.gains import Gain, describe_gain
+from rankwise.checks import (
+    check_choice,
+    check_k,
+    check_labels,
+    check_tensor,
+    has_single_items,
+    refuse_single_items,
+    with_float64,
+)
 from rankwise.lists import EMPTY_POLICIES, Lists, PackedLists, pack, reduce_lists
-from rankwise.modes import with_float64
 from rankwise.ranks import TIE_POLICIES, RankedLists, rank
 from rankwise.registry import MetricRecord
+from rankwise.surrogates import Gain, describe_gain
 
 __all__ = ["Metric", "check_lists", "measure", "measure_lists", "summarise"]
 

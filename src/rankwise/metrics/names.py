@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from rankwise.gains import Gain, gain_function
 from rankwise.metrics._ndcg import NDCG
 from rankwise.metrics.areas import AP, AUROC, PAP, PAUROC, check_fpr_range
 from rankwise.metrics.metric import Metric
 from rankwise.metrics.top_k import HIT, MAP_AT_R, PRECISION, R_PRECISION, RECALL, RR
 from rankwise.registry import MetricRecord, Registry
+from rankwise.surrogates import Gain, gain_function
 
 __all__ = ["METRICS", "create_metric", "create_metrics"]
 

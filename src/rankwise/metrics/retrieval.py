@@ -10,15 +10,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from rankwise.checks import check_choice, check_finite, check_ids, check_same_shape, check_tensor
+from rankwise.checks import check_choice, check_finite, check_ids, check_same_shape, check_tensor, with_float64
 from rankwise.deprecation import renamed_argument
 from rankwise.lists import EMPTY_POLICIES
 from rankwise.metrics._evaluate import Evaluation, collect
 from rankwise.metrics.metric import Metric
 from rankwise.metrics.names import create_metrics
 from rankwise.metrics.top_k import HIT, RECALL
-from rankwise.modes import with_float64
-from rankwise.positives import Positives, locate
+from rankwise.ranks import Positives, locate
 from rankwise.sorting import sort_values
 
 __all__ = ["evaluate_retrieval"]

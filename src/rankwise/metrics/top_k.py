@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from rankwise.metrics.metric import Metric, measure
-from rankwise.positives import Positives
-from rankwise.ranks import RankedLists
+from rankwise.ranks import Positives, RankedLists
 from rankwise.registry import MetricRecord
 
 __all__ = [

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from rankwise.modes import widen
+from rankwise.checks import widen
 
 __all__ = ["cell_sums", "count_cells"]
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rankwise.modes import widen
+from rankwise.checks import widen
 from rankwise.sorting import argsort
 from rankwise.surrogates import Pieces
 

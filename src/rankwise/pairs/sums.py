@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from rankwise.checks import check_choice, check_same_shape
-from rankwise.modes import wide_dtype
+from rankwise.checks import check_choice, check_same_shape, wide_dtype
+from rankwise.lists import ItemMask, Lists, Sides
 from rankwise.pairs.by_cells import cell_sums, count_cells
-from rankwise.pairs.by_chunks import DEVICE_CHUNK, ItemMask, chunk_gradients, chunk_sums
 from rankwise.pairs.by_sorting import SortedPairs, sort_pairs
-from rankwise.surrogates import Sigmoid, Slope, Surrogate
+from rankwise.surrogates import OneSidedHuber, Sigmoid, Slope, Surrogate
 
-__all__ = ["pair_sums", "pair_sums_within"]
+__all__ = ["DEVICE_CHUNK", "mean_over_negatives", "pair_sums", "pair_sums_within"]
 
 
 def pair_sums(
@@ -84,6 +84,23 @@ def pair_sums_within(
         tensor([[1.]])
     """
     return _pair_sums(None, places, scores, surrogate, weights, anchor_mask, other_mask, "auto")
+
+
+def mean_over_negatives(lists: Lists, sides: Sides, surrogate: Surrogate) -> Tensor:
+    """Return the mean of l(s_i - s_j) over the negatives j of a list, for each of its positives i: (Q, A).
+
+    Args:
+        lists: the scores and item weights; sides: the positives and negatives of these lists, see `split_sides`.
+    """
+    sums = pair_sums_within(
+        lists.scores,
+        sides.index,
+        surrogate,
+        weights=None if lists.weights is None else lists.weights.to(lists.scores.dtype),
+        anchor_mask=sides.padding,
+        other_mask=sides.negatives,
+    )
+    return sums / sides.negative_weight[:, None]
 
 
 def _pair_sums(
@@ -301,3 +318,107 @@ def _gradients_as_pair_sums(
     if weights is not None:
         of_others = of_others * weights
     return of_anchors, of_others, over_anchors(surrogate) if need_weights else None
+
+
+# Elements of one chunk and thread: half a megabyte in float32, so that a few of them fit the second cache of a core.
+_CHUNK = 2**17
+# Elements of one chunk on an accelerator: 64 megabytes in float32.
+DEVICE_CHUNK = 2**24
+
+
+def chunk_sums(
+    anchors: Tensor,
+    others: Tensor,
+    weights: Tensor | None,
+    anchor_mask: Tensor | None,
+    item_mask: ItemMask,
+    surrogate: Surrogate,
+) -> Tensor:
+    """Return sum_j w_j l(a_i - b_j) over the unmasked others j, (Q, A); sums of masked anchors are undefined.
+
+    `others` come from `item_mask.fill`.
+    """
+    sums = torch.zeros_like(anchors)
+    raw, unit = (surrogate.raw, surrogate.unit) if isinstance(surrogate, OneSidedHuber) else (surrogate.value, 1.0)
+    for lists, last in _lists_at_once(anchors, others, anchor_mask):
+        chunk = _of(others, lists).unsqueeze(1)
+        for items in _anchors_at_once(last, others):
+            difference = item_mask.hide(_of(anchors, lists, items).unsqueeze(2) - chunk, lists)
+            torch.sum(_weighted(raw(difference), weights, lists), -1, out=_of(sums, lists, items))
+    return sums if unit == 1 else sums.mul_(unit)
+
+
+def chunk_gradients(
+    grad: Tensor,
+    anchors: Tensor,
+    others: Tensor,
+    weights: Tensor | None,
+    anchor_mask: Tensor | None,
+    item_mask: ItemMask,
+    surrogate: Surrogate,
+    need_weights: bool,
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return the gradients for the anchors (Q, A), the others (Q, L) and, if needed, the weights (Q, L).
+
+    `grad` is 0 for the anchors not in `anchor_mask`; `others` come from
+    `item_mask.fill`.
+    """
+    grad_anchors, grad_others = torch.zeros_like(anchors), torch.empty_like(others)
+    grad_weights = torch.zeros_like(others) if need_weights else None
+    negated = grad.neg()
+    for lists, last in _lists_at_once(anchors, others, anchor_mask):
+        chunk, row = _of(others, lists).unsqueeze(1), _of(grad_others, lists).unsqueeze(1)
+        for items in _anchors_at_once(last, others):
+            difference = item_mask.hide(_of(anchors, lists, items).unsqueeze(2) - chunk, lists)
+            upstream = _of(negated, lists, items).unsqueeze(1)
+            if grad_weights is not None:
+                of_weights = _of(grad_weights, lists).unsqueeze(1)
+                of_weights.baddbmm_(upstream, surrogate.value(difference.clone()), alpha=-1)
+            slope = surrogate.slope(difference)
+            row.baddbmm_(upstream, slope, beta=1 if items.start else 0)
+            torch.sum(_weighted(slope, weights, lists), -1, out=_of(grad_anchors, lists, items))
+        if weights is not None:
+            row.mul_(_of(weights, lists).unsqueeze(1))
+    if not anchors.shape[1]:
+        grad_others.zero_()
+    return grad_anchors.mul_(grad), grad_others, grad_weights
+
+
+def _weighted(values: Tensor, weights: Tensor | None, lists: slice) -> Tensor:
+    """Multiply by the weights, in place."""
+    # For the sum after it, a batched matrix-vector product would be slower and less accurate.
+    return values if weights is None else values.mul_(_of(weights, lists).unsqueeze(1))
+
+
+def _of(values: Tensor, lists: slice, items: slice | None = None) -> Tensor:
+    """Return some items (None: all) of some lists as a view; a small batch is one chunk, so there the values."""
+    if lists.start > 0 or lists.stop < values.shape[0]:
+        values = values[lists]
+    return values if items is None or items == slice(0, values.shape[1]) else values[:, items]
+
+
+def _lists_at_once(anchors: Tensor, others: Tensor, anchor_mask: Tensor | None) -> Iterator[tuple[slice, int]]:
+    """Yield the lists of each chunk and the largest number of anchors among them."""
+    width = anchors.shape[1]
+    rows = max(1, _chunk(others.device) // max(1, width * others.shape[1]))
+    # Where one list fills chunks, those after its last anchor are passed over; of short lists all are one chunk.
+    on_cpu = others.device.type == "cpu"
+    ends = None if anchor_mask is None or rows > 1 or not on_cpu else _ends(anchor_mask)
+    for first in range(0, len(anchors), rows):
+        yield slice(first, first + rows), width if ends is None else ends[first]
+
+
+def _ends(mask: Tensor) -> list[int]:
+    """Return the number of slots up to the last item of each list, at least 1."""
+    places = torch.arange(1, mask.shape[1] + 1, device=mask.device)
+    ends: list[int] = (mask * places).amax(1).clamp_min(1).tolist()
+    return ends
+
+
+def _anchors_at_once(last: int, others: Tensor) -> Iterator[slice]:
+    items = max(1, min(last, _chunk(others.device) // max(1, others.shape[1])))
+    return (slice(first, min(first + items, last)) for first in range(0, last, items))
+
+
+def _chunk(device: torch.device) -> int:
+    return _CHUNK * torch.get_num_threads() if device.type == "cpu" else DEVICE_CHUNK

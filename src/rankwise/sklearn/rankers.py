@@ -12,11 +12,11 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from rankwise.checks import check_k, check_labels
 from rankwise.deprecation import renamed_argument
-from rankwise.gains import Gain
 from rankwise.metrics import Metric, create_metric, evaluate
 from rankwise.sklearn.base import Floats, RankingEstimator
 from rankwise.sklearn.problems import ManyLists, hold_out
 from rankwise.sklearn.table import scaler_of
+from rankwise.surrogates import Gain
 
 __all__ = ["ListRanker", "NDCGRanker", "PApRanker"]
 

@@ -5,15 +5,22 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from rankwise.checks import check_finite, check_labels, check_positive, check_same_shape, check_tensor
+from rankwise.checks import (
+    check_finite,
+    check_labels,
+    check_positive,
+    check_same_shape,
+    check_tensor,
+    first_order_only,
+    full_precision,
+    outside_graphs,
+    outside_inference_mode,
+)
 from rankwise.distributed import gather_inputs
-from rankwise.lists import Lists, PackedLists, pack
-from rankwise.losses.base import ListLoss
+from rankwise.estimators.groups import Link
+from rankwise.lists import Lists, PackedLists, Sides, pack, split_sides
+from rankwise.losses.base import ListLoss, with_gradient
 from rankwise.losses.baselines.shared import item_weights
-from rankwise.losses.gradients import first_order_only, with_gradient
-from rankwise.losses.links import Link
-from rankwise.losses.sides import Sides, split_sides
-from rankwise.modes import full_precision, outside_graphs, outside_inference_mode
 from rankwise.pairs import pair_sums
 from rankwise.registry import LossRecord
 from rankwise.surrogates import PiecewiseStep, Sigmoid, Surrogate
@@ -120,11 +127,11 @@ class BlackboxAPLoss(ListLoss):
 
     def _block_values(self, lists: Lists) -> tuple[Tensor, Tensor]:
         sides = split_sides(lists)
-        positive = lists.mask & ~sides.negatives
+        positive = lists.relevant & lists.mask
         scores = lists.scores.detach() + self.margin * (0.5 - positive.to(lists.scores.dtype))
         size = lists.mask.sum(1, keepdim=True).clamp_min(1)
         ranks, hits = mean_ranks(scores, lists.mask) / size, mean_ranks(scores, positive) / size
-        share = torch.zeros_like(scores).scatter_add_(1, sides.places, sides.share)
+        share = torch.zeros_like(scores).scatter_add_(1, sides.index, sides.share)
         precision = hits / torch.where(lists.mask, ranks, 1)
         slope = share * precision / torch.where(lists.mask, ranks, 1)
         moved = mean_ranks(scores + self.strength * slope, lists.mask) / size
@@ -254,12 +261,12 @@ class ALRPLoss(nn.Module):
             (lists,) = pack(scores.to(kind), labels, mask=mask).blocks
             check_labels(lists.labels, "binary", lists.mask)
             sides = split_sides(lists)
-            missed = errors.to(kind)[None].gather(1, sides.places) * sides.mask
+            missed = errors.to(kind)[None].gather(1, sides.index) * sides.mask
             _check_errors(missed)
             return self._value(lists, sides, missed)
 
     def _value(self, lists: Lists, sides: Sides, errors: Tensor) -> Tensor:
-        positives = lists.scores.detach().gather(1, sides.places)
+        positives = lists.scores.detach().gather(1, sides.index)
         with torch.no_grad():
             above, rank = soft_ranks(lists, sides, self.step)
         at_or_above = errors / 2 + pair_sums(
@@ -303,11 +310,11 @@ def soft_ranks(lists: Lists, sides: Sides, step: Surrogate) -> tuple[Tensor, Ten
     A positive counts for itself in full; step(0) must be 1/2. Over the positives only: Q x A x L pairs, in chunks that
     need no memory to speak of.
     """
-    positives = lists.scores.gather(1, sides.places)
+    positives = lists.scores.gather(1, sides.index)
     weights = None if lists.weights is None else lists.weights.to(positives.dtype)
-    own = sides.mask.to(positives.dtype) if weights is None else weights.gather(1, sides.places) * sides.mask
+    own = sides.mask.to(positives.dtype) if weights is None else weights.gather(1, sides.index) * sides.mask
     above = pair_sums(
-        positives, lists.scores, step, weights=weights, anchor_mask=sides.mask, other_mask=sides.negatives
+        positives, lists.scores, step, weights=weights, anchor_mask=sides.mask, other_mask=sides.negatives.mask
     )
     among = pair_sums(positives, positives, step, weights=own, anchor_mask=sides.mask, other_mask=sides.mask)
     # The sum over all positives holds the positive itself with half of its weight.
@@ -323,7 +330,7 @@ def pair_updates(lists: Lists, sides: Sides, step: Surrogate, costs: Tensor) -> 
         step: how wrong a pair is, from 0 to 1.
         costs: (Q, A) what a pair of positive i costs when it is wrong; 0 outside `sides.mask`.
     """
-    positives, weights = lists.scores.detach().gather(1, sides.places), item_weights(lists)
+    positives, weights = lists.scores.detach().gather(1, sides.index), item_weights(lists)
     # How the weighted sum over anchors of the step changes with the weight of a negative is that negative's share.
     with torch.enable_grad():
         counted = weights.clone().requires_grad_()
@@ -333,10 +340,10 @@ def pair_updates(lists: Lists, sides: Sides, step: Surrogate, costs: Tensor) -> 
             step,
             weights=counted,
             anchor_mask=sides.mask,
-            other_mask=sides.negatives,
+            other_mask=sides.negatives.mask,
         )
         (pushed,) = torch.autograd.grad(sums, counted, costs)
-    return (pushed * weights * sides.negatives).scatter_add_(1, sides.places, -costs * sums.detach())
+    return pushed.mul(weights).masked_fill_(lists.relevant, 0).scatter_add_(1, sides.index, -costs * sums.detach())
 
 
 RECORDS = (

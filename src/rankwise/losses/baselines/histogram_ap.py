@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from rankwise.checks import check_count
+from rankwise.estimators.groups import Link
 from rankwise.lists import Lists, PackedLists
 from rankwise.losses.base import ListLoss
 from rankwise.losses.baselines.shared import item_weights
-from rankwise.losses.links import Link
 from rankwise.registry import LossRecord
 
 __all__ = ["FastAPLoss", "HistogramAPLoss"]

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad, softplus
 
-from rankwise.checks import check_count, check_positive
-from rankwise.gains import Gain, gain_function
+from rankwise.checks import check_count, check_positive, widen
 from rankwise.lists import Lists, PackedLists, find_chosen
 from rankwise.losses.base import ListLoss
 from rankwise.losses.baselines.shared import (
@@ -22,11 +21,10 @@ from rankwise.losses.baselines.shared import (
     relative_weights,
     weighted_mean,
 )
-from rankwise.modes import widen
 from rankwise.pairs import pair_sums_within
 from rankwise.ranks import RankedLists, rank
 from rankwise.registry import LossRecord
-from rankwise.surrogates import Sigmoid
+from rankwise.surrogates import Gain, Sigmoid, gain_function
 
 __all__ = [
     "ApproxNDCGLoss",

@@ -7,13 +7,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rankwise.checks import check_count
+from rankwise.checks import (
+    ExactModule,
+    check_count,
+    first_order_only,
+    full_precision,
+    outside_graphs,
+    outside_inference_mode,
+)
 from rankwise.distributed import gather_inputs
 from rankwise.estimators import RecentRows
+from rankwise.losses.base import CountsSteps, MarkedModule
 from rankwise.losses.embedding import check_embeddings
-from rankwise.losses.gradients import first_order_only
-from rankwise.losses.marked import CountsSteps, MarkedModule
-from rankwise.modes import ExactModule, full_precision, outside_graphs, outside_inference_mode
 from rankwise.registry import LossRecord
 
 __all__ = [

@@ -6,13 +6,12 @@ import torch
 from torch import Tensor
 
 from rankwise.checks import check_count, check_k, check_positive
-from rankwise.gains import Gain, gain_function
 from rankwise.lists import Lists, PackedLists
-from rankwise.losses.base import ListLoss
+from rankwise.losses.base import ListLoss, with_gradient
 from rankwise.losses.baselines.shared import discounts, grades_differ, normalised_gains
-from rankwise.losses.gradients import with_gradient
 from rankwise.registry import LossRecord
 from rankwise.sorting import argsort
+from rankwise.surrogates import Gain, gain_function
 
 __all__ = ["NeuralNDCGLoss"]
 

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from rankwise.checks import check_choice, check_k, check_positive
-from rankwise.gains import Gain, gain_function
-from rankwise.lists import Lists, PackedLists
+from rankwise.checks import check_choice, check_k, check_positive, wide_dtype
+from rankwise.estimators.groups import Link
+from rankwise.lists import Lists, PackedLists, split_sides
 from rankwise.losses.base import ListLoss
 from rankwise.losses.baselines.shared import (
     by_grade,
@@ -23,13 +23,11 @@ from rankwise.losses.baselines.shared import (
     normalised_gains,
     relative_weights,
 )
-from rankwise.losses.links import Link
-from rankwise.losses.sides import split_sides
-from rankwise.modes import wide_dtype
-from rankwise.pairs.by_chunks import DEVICE_CHUNK
+from rankwise.pairs import mean_over_negatives
+from rankwise.pairs.sums import DEVICE_CHUNK
 from rankwise.ranks import RankedLists, rank
 from rankwise.registry import LossRecord
-from rankwise.surrogates import Logistic, OneSidedHuber, Sigmoid, Surrogate
+from rankwise.surrogates import Gain, Logistic, OneSidedHuber, Sigmoid, Surrogate, gain_function
 
 __all__ = ["BPRLoss", "LambdaLoss", "LambdaRankLoss", "Pairs", "PairwiseAUROCLoss", "RankNetLoss", "preference_sums"]
 
@@ -293,7 +291,7 @@ class PairwiseAUROCLoss(ListLoss):
 
     def _block_values(self, lists: Lists) -> tuple[Tensor, Tensor]:
         sides = split_sides(lists)
-        wrong = sides.mean_over_negatives(lists, self.surrogate)
+        wrong = mean_over_negatives(lists, sides, self.surrogate)
         return (wrong * sides.share).sum(1), sides.valid
 
 

@@ -9,12 +9,12 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, softplus
 
 from rankwise.checks import check_choice, check_positive, check_share
-from rankwise.gains import gain_function
+from rankwise.estimators.groups import Link
 from rankwise.lists import Lists, PackedLists
-from rankwise.losses.base import ListLoss
+from rankwise.losses.base import ListLoss, bound
 from rankwise.losses.baselines.shared import item_weights, weighted_mean
-from rankwise.losses.links import Link, bound
 from rankwise.registry import LossRecord
+from rankwise.surrogates import gain_function
 
 __all__ = [
     "BalancedCrossEntropyLoss",

@@ -8,8 +8,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from rankwise.checks import wide_dtype, widen
 from rankwise.lists import Lists, surely_all
-from rankwise.modes import wide_dtype, widen
 from rankwise.ranks import RankedLists, rank
 
 __all__ = [

@@ -5,14 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rankwise.checks import check_share
+from rankwise.checks import check_share, first_order_only
 from rankwise.estimators import IdTable
-from rankwise.lists import Lists, PackedLists
+from rankwise.estimators.groups import Link
+from rankwise.lists import Lists, PackedLists, Sides, split_sides
 from rankwise.losses.base import ListLoss
-from rankwise.losses.gradients import first_order_only
-from rankwise.losses.links import Link
-from rankwise.losses.sides import Sides, split_sides
-from rankwise.pairs import pair_sums
+from rankwise.pairs import mean_over_negatives, pair_sums
 from rankwise.registry import LossRecord
 from rankwise.surrogates import SquaredHinge
 
@@ -89,8 +87,8 @@ class SOAPLoss(ListLoss):
 
     def _observe(self, lists: Lists, sides: Sides) -> Tensor:
         """g+ and g of each positive, (Q, A, 2)."""
-        positives = lists.scores.gather(1, sides.places)
-        above = sides.mean_over_negatives(lists, self.surrogate)
+        positives = lists.scores.gather(1, sides.index)
+        above = mean_over_negatives(lists, sides, self.surrogate)
         among = pair_sums(positives, positives, self.surrogate, weights=sides.share, anchor_mask=sides.mask)
         hits = among * sides.rate[:, None]
         return torch.stack([hits, hits + above * (1 - sides.rate[:, None])], -1)
@@ -122,7 +120,7 @@ def _keys(lists: Lists, sides: Sides, group_ids: Tensor) -> Tensor | None:
     for multiplier, shift in ((-4658895280553007687, 30), (-7723592293110705685, 27)):
         # A shift that brings in zeros, whatever the sign.
         mixed = (mixed ^ ((mixed >> shift) & ((1 << (64 - shift)) - 1))) * multiplier
-    return lists.sample_ids.gather(1, sides.places) + mixed[:, None]
+    return lists.sample_ids.gather(1, sides.index) + mixed[:, None]
 
 
 RECORDS = (

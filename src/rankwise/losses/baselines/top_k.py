@@ -5,12 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rankwise.checks import check_choice, check_k, check_positive, check_share
+from rankwise.checks import check_choice, check_k, check_positive, check_share, widen
 from rankwise.lists import Lists, PackedLists
 from rankwise.losses.base import ListLoss
 from rankwise.losses.pap import SHORT_LISTS, top_negatives
 from rankwise.losses.sides import Side, best, in_order, pair_mean, two_sides
-from rankwise.modes import widen
 from rankwise.registry import LossRecord
 from rankwise.surrogates import Hinge
 
