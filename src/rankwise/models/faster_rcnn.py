@@ -34,12 +34,14 @@ class Sampled(NamedTuple):
         logits: (N, C) of the sampled proposals of all images; labels: (N,) the class of the object each lies on, -1 for
             the background.
         box_loss: how far their boxes are off, a scalar; proposal_loss: that of the first stage, a scalar.
+        proposals: their regions, (n, 4) for each image.
     """
 
     logits: Tensor
     labels: Tensor
     box_loss: Tensor
     proposal_loss: Tensor
+    proposals: list[Tensor]
 
 
 class FasterRCNNDetector(Detector):
@@ -136,7 +138,11 @@ class FasterRCNNDetector(Detector):
         own = deltas[on_object, known[on_object]]
         # The mean over all proposals, with and without an object.
         off = smooth_l1_loss(own, torch.cat(goals)[on_object], beta=1 / 9, reduction="sum") / max(1, len(known))
-        return Sampled(logits, known, off, sum(losses.values(), logits.new_zeros(())))
+        return Sampled(logits, known, off, sum(losses.values(), logits.new_zeros(())), proposals)
+
+    def score_proposals(self, images: Tensor, proposals: list[Tensor]) -> Tensor:
+        """Return the logits (N, C) of given proposals, (n, 4) for each of the images (B, 3, H, W)."""
+        return self._look(self.backbone(normalised(images)), proposals)[0]
 
     def find(self, images: Tensor) -> list[Found]:
         """Return scores and boxes of every proposal in images (B, 3, H, W), in evaluation mode."""

@@ -17,7 +17,6 @@ from rankwise.problems.inspection import SeenLists, some_classes
 from rankwise.problems.problem import LossChoice, batch_size
 from rankwise.registry import nearest
 from rankwise.samplers import ClassBatchSampler
-from rankwise.training import Outputs
 from rankwise.training.options import Count, Options
 
 __all__ = [
@@ -137,12 +136,10 @@ def class_batches(labels: Tensor, batches: ClassBatches, *, default: int, seed: 
     )
 
 
-def embedding_step(
-    loss: nn.Module, vectors: Tensor, labels: Tensor, features: Tensor, previous: Outputs | None
-) -> Tensor:
-    """Return the loss of the vectors of a batch; `previous` gives those of its features under the weights before."""
-    before = {} if previous is None else {"previous_embeddings": previous(features)}
-    value: Tensor = loss(vectors, labels, **before)
+def embedding_step(loss: nn.Module, vectors: Tensor, labels: Tensor, before: Tensor | None) -> Tensor:
+    """Return the loss of the vectors (B, d) of a batch; `before` (B, d) are those under the previous weights."""
+    given = {} if before is None else {"previous_embeddings": before}
+    value: Tensor = loss(vectors, labels, **given)
     return value
 
 

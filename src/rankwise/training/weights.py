@@ -89,6 +89,17 @@ class AverageWeights:
         self._mean = {name: value.detach().clone() for name, value in state["mean"].items()}
 
 
+class _MethodCaller(nn.Module):
+    """Call a method of a model as `forward`, which is all that `functional_call` calls."""
+
+    def __init__(self, model: nn.Module, method: str) -> None:
+        super().__init__()
+        self.model, self.method = model, method
+
+    def forward(self, *inputs: Any) -> Any:
+        return getattr(self.model, self.method)(*inputs) if self.method != "forward" else self.model(*inputs)
+
+
 class PreviousWeights:
     """Keeps the weights of a model as they were before the last step, and gives the outputs of a batch under them.
 
@@ -139,12 +150,18 @@ class PreviousWeights:
         optimiser.register_step_pre_hook(note)
 
     @torch.no_grad()
-    def __call__(self, *inputs: Any) -> Any:
-        """Return `model(*inputs)` under the weights before the last step, without a gradient."""
+    def __call__(self, *inputs: Any, method: str = "forward") -> Any:
+        """Return `model(*inputs)` under the weights before the last step, without a gradient.
+
+        Args:
+            inputs: of the model.
+            method: the method of the model to call, `forward` by default.
+        """
         state = {**{name: buffer.clone() for name, buffer in self.model.named_buffers()}, **self._weights}
         devices = {p.device for p in self.model.parameters() if p.device.type == "cuda"}
         with torch.random.fork_rng(devices=devices):
-            return functional_call(self.model, state, inputs)
+            caller = _MethodCaller(self.model, method)
+            return functional_call(caller, {f"model.{name}": tensor for name, tensor in state.items()}, inputs)
 
     @torch.no_grad()
     def _note(self) -> None:

@@ -179,10 +179,10 @@ class Detection(Problem[DetectionSchema, DetectionPart]):
         if self.model.proposes:
             if self.loss.name == ALRP:
                 raise ValueError("expected a loss over lists with model.kind: faster-rcnn, got alrp")
-            if self.gradient.rows_at_once is not None or self.gradient.previous_weights:
+            if self.gradient.rows_at_once is not None:
                 raise ValueError(
-                    "expected no gradient.rows_at_once and no gradient.previous_weights with model.kind: faster-rcnn, "
-                    "whose proposals are drawn anew in every pass"
+                    "expected no gradient.rows_at_once with model.kind: faster-rcnn, whose proposals are drawn anew in "
+                    "every pass"
                 )
         return self
 
@@ -292,10 +292,11 @@ class Detection(Problem[DetectionSchema, DetectionPart]):
 
 def _proposal_step(model: nn.Module, loss: ProposalLoss, batch: Batch, previous: Outputs | None) -> Tensor:
     # Proposals are drawn anew in every forward pass: a second one would see others.
-    if previous is not None:
-        raise ValueError("previous_weights: expected a RetinaNet, got Faster R-CNN")
     if isinstance(model, InChunks):
         raise ValueError("rows_at_once: expected a RetinaNet, got Faster R-CNN")
     assert batch.boxes is not None
-    value: Tensor = loss(model(batch.features, batch.labels, *batch.boxes))
+    sampled = model(batch.features, batch.labels, *batch.boxes)
+    # The previous weights score the same proposals: their own would not be the same items.
+    before = None if previous is None else previous(batch.features, sampled.proposals, method="score_proposals")
+    value: Tensor = loss(sampled, previous=before)
     return value
