@@ -169,8 +169,8 @@ def test_true_priors_come_from_labels():
     assert data_prior(torch.tensor([1, 0, 0, 0])) == 0.25
     assert data_prior(torch.tensor([[1, 0], [0, 1], [0, 1], [0, 0]])).priors.tolist() == pytest.approx([0.25, 0.5])
     retrieval = class_prior(torch.tensor([4, 4, 4, 9, 9, 2]))
-    assert retrieval.ids.tolist() == [4, 9]
-    assert retrieval.priors.tolist() == pytest.approx([2 / 5, 1 / 5])
+    assert retrieval.ids.tolist() == [2, 4, 9]
+    assert retrieval.priors.tolist() == pytest.approx([1 / 5, 2 / 5, 1 / 5])
 
 
 def test_scale_link_leaves_bounded_scores_alone_and_tames_logits():

@@ -180,7 +180,6 @@ def test_memory_begins_after_its_share_of_the_run(folder):
         (["model={name: resnet18, frozen_batch_norm: true}"], "model: expected weights with frozen_batch_norm"),
         (["augmentation=flip"], "augmentation: unknown augmentation 'flip'"),
         (["memory.after=1"], "memory.after: expected a number of less than 1, got 1"),
-        (["loss.prior=data"], "loss: expected a number or a schedule for the prior of a retrieval loss, got data"),
         (["model={name: resnet18, mixup: true}", "gradient.rows_at_once=8"], "expected no gradient.rows_at_once"),
     ],
 )

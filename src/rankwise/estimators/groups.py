@@ -44,8 +44,10 @@ __all__ = [
     "QuantileTracker",
     "as_prior",
     "class_prior",
+    "counts_prior",
     "data_prior",
     "interpolate_quantiles",
+    "list_prior",
 ]
 
 
@@ -405,7 +407,7 @@ class GroupPrior(Prior):
 
     def __init__(self, priors: object, group_ids: object = None) -> None:
         super().__init__()
-        values = check_tensor("prior", priors).detach().float().flatten()
+        values = widen(check_tensor("prior", priors).detach()).flatten()
         if not bool(((values > 0) & (values < 1)).all()):
             raise ValueError(f"prior: expected numbers in (0, 1), got {values.tolist()[:5]}")
         ids = torch.arange(len(values)) if group_ids is None else check_ids("group_ids", group_ids).flatten()
@@ -509,15 +511,43 @@ def data_prior(labels: object) -> float | GroupPrior:
 
 
 def class_prior(class_labels: object) -> GroupPrior:
-    """The true priors in retrieval: for a query of class c, the share of class c among all other items.
+    """Compute the true priors in retrieval: for a query of class c, the share of class c among all other items.
+
+    The only item of its class has nothing to find. Losses skip its list; its class gets the prior of two items.
 
     Args:
         class_labels: (N,) class of every item of the data set.
 
     Example:
         >>> class_prior([5, 5, 5, 8, 8]).priors
-        tensor([0.5000, 0.2500])
+        tensor([0.5000, 0.2500], dtype=torch.float64)
     """
     classes, counts = check_ids("class_labels", class_labels).unique(return_counts=True)
-    several = counts > 1
-    return GroupPrior((counts[several] - 1) / (int(counts.sum()) - 1), classes[several])
+    return counts_prior(counts.clamp_min(2) - 1, int(counts.sum()) - 1, classes)
+
+
+def list_prior(labels: object, query_ids: object) -> GroupPrior:
+    """Compute the true prior of each list of a data set: the share of its items that are positive.
+
+    Args:
+        labels: (N,) binary labels of all items.
+        query_ids: (N,) the list that each item belongs to.
+
+    Example:
+        >>> list_prior([1, 0, 0, 0, 1, 0], query_ids=[7, 7, 7, 7, 3, 3]).priors
+        tensor([0.5000, 0.2500], dtype=torch.float64)
+    """
+    relevant, ids = check_tensor("labels", labels), check_ids("query_ids", query_ids)
+    check_same_shape("query_ids", ids, "labels", relevant.shape)
+    check_labels(relevant, "binary")
+    lists, index, sizes = ids.unique(return_inverse=True, return_counts=True)
+    return counts_prior(torch.bincount(index, widen(relevant), minlength=len(lists)), sizes, lists)
+
+
+def counts_prior(positives: Tensor, items: Tensor | int, group_ids: Tensor | None = None) -> GroupPrior:
+    """Return the prior of groups with so many positives (G,) among so many items, (G,) or one number.
+
+    A group without positives, or without negatives, gets half an item of the missing kind: losses skip its lists.
+    """
+    shares = (widen(positives).clamp_min(0.5) / items).clamp_max(1 - 0.5 / torch.as_tensor(items))
+    return GroupPrior(shares, group_ids)

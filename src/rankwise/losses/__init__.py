@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from rankwise.deprecation import renamed_attributes
-from rankwise.estimators.groups import GroupPrior, Prior, PriorSchedule, class_prior, data_prior
+from rankwise.estimators.groups import GroupPrior, Prior, PriorSchedule, class_prior, data_prior, list_prior
 from rankwise.losses import auprc, ndcg, pap, stable_ap
 from rankwise.losses.auprc import AUPRCLoss, SemiVarianceLoss
 from rankwise.losses.base import ListLoss
@@ -109,6 +109,7 @@ __all__ = [
     "class_prior",
     "create_loss",
     "data_prior",
+    "list_prior",
     "pap_margins",
 ]
 

@@ -118,10 +118,10 @@ class LongTail(Problem[ImageSchema, ImagePart]):
     def build_loss(self, schema: ImageSchema, train: ImagePart, *, steps: int) -> nn.Module:
         if not self.loss.takes("lists"):
             raise ValueError(f"loss: expected a loss over lists, got {self.loss.name!r}")
-        prior = None
-        if self.loss.options.get("prior") == "data":
-            prior = data_prior(one_hot(train.labels, len(schema.classes)))
-        loss: nn.Module = self.loss.create(data_prior=prior, lists="columns")
+        classes = len(schema.classes)
+        loss: nn.Module = self.loss.create(
+            data_prior=lambda: data_prior(one_hot(train.labels, classes)), lists="columns"
+        )
         return loss
 
     def train_loader(self, train: ImagePart, seed: int) -> DataLoader[Batch]:

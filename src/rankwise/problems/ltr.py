@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from rankwise.data import Batch, Part, Split, TableSchema
-from rankwise.losses import LOSSES, ListLoss, ListStatistics, SwitchLoss
+from rankwise.losses import LOSSES, ListLoss, ListStatistics, SwitchLoss, list_prior
 from rankwise.metrics import evaluate_grades
 from rankwise.models import ContextAwareRanker, MLPScorer, ScaledRanker, fit_scaling, reset_last_layer, scaled
 from rankwise.models.mixing import fit_sigmoid
@@ -190,5 +190,5 @@ class SearchRanking(Problem[TableSchema, Part]):
         sampled = self.batches.relevant is not None or self.batches.irrelevant is not None
         known = sampled and choice.takes("statistics")
         defaults = {"statistics": ListStatistics(train.labels, list_ids(train))} if known else {}
-        loss: ListLoss = choice.create(**defaults)
+        loss: ListLoss = choice.create(data_prior=lambda: list_prior(train.labels, list_ids(train)), **defaults)
         return loss

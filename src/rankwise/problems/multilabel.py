@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from rankwise.data import Batch, SparsePart, SparseSchema, Split, cut_multilabel, read_multilabel
+from rankwise.data.sparse import SparseRows
+from rankwise.estimators.groups import GroupPrior, counts_prior
 from rankwise.losses import ListStatistics
 from rankwise.metrics import evaluate
 from rankwise.models import BagOfWordsScorer, Blend, Ridge
@@ -99,8 +101,6 @@ class MultiLabel(Problem[SparseSchema, SparsePart]):
     def _no_option_of_the_problem(cls, loss: LossChoice) -> LossChoice:
         if "lists" in loss.options:
             raise ValueError("expected `lists` beside the loss, not among its options")
-        if loss.options.get("prior") == "data":
-            raise ValueError("expected a number or a schedule for the prior of a multi-label loss, got data")
         return loss
 
     def read(self, sources: Sources) -> tuple[SparseSchema, Split[SparsePart]]:
@@ -172,8 +172,14 @@ class MultiLabel(Problem[SparseSchema, SparsePart]):
             if self.loss.takes("statistics"):
                 labels = train.labels
                 options["statistics"] = ListStatistics(labels.values.long(), labels.columns, size=len(labels))
-        loss: nn.Module = self.loss.create(**options)
+        loss: nn.Module = self.loss.create(data_prior=lambda: self._prior(train.labels), **options)
         return loss
+
+    def _prior(self, labels: SparseRows) -> GroupPrior:
+        """Return the share of positives in each list: of each example, or of each label."""
+        columns = self.lists == "columns"
+        lists, items = (labels.width, len(labels)) if columns else (len(labels), labels.width)
+        return counts_prior(torch.bincount(labels.columns if columns else labels.rows, minlength=lists), items)
 
     def train_loader(self, train: SparsePart, seed: int) -> DataLoader[Batch]:
         size = batch_size("batches.size", self.batches.size, 64, len(train), "rows to train on")

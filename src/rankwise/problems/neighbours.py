@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy, normalize
 
 from rankwise.checks import check_positive
 from rankwise.data import Batch, Split
-from rankwise.losses import LOSSES, EmbeddingLoss
+from rankwise.losses import LOSSES, EmbeddingLoss, class_prior
 from rankwise.problems.inspection import SeenLists, some_classes
 from rankwise.problems.problem import LossChoice, batch_size
 from rankwise.registry import nearest
@@ -56,7 +56,7 @@ class EmbeddingLossChoice(LossChoice):
         return name
 
     def check_options(self) -> None:
-        """Refuse options that the loss does not take, and a prior from labels of one list, which there is not."""
+        """Refuse options that the loss does not take."""
         if self.classifies:
             for option in self.options:
                 if option != TEMPERATURE:
@@ -66,8 +66,6 @@ class EmbeddingLossChoice(LossChoice):
             if (temperature := self.options.get(TEMPERATURE)) is not None:
                 check_positive(TEMPERATURE, temperature)
             return
-        if self.options.get("prior") == "data":
-            raise ValueError("expected a number or a schedule for the prior of a retrieval loss, got data")
         super().check_options()
 
     @property
@@ -115,7 +113,7 @@ def build_embedding_loss(choice: EmbeddingLossChoice, dimensions: int, labels: T
     """Return a new loss over vectors of so many dimensions; `labels` are those of the training part."""
     if choice.classifies:
         return ClassifierHead(dimensions, int(labels.max()) + 1, **choice.options)
-    loss = choice.create()
+    loss = choice.create(data_prior=lambda: class_prior(labels))
     return EmbeddingLoss(loss) if LOSSES.get(choice.name).inputs == "scores" else loss
 
 

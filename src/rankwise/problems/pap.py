@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from rankwise.data import Batch, Part, Split, TableSchema
+from rankwise.losses import list_prior
 from rankwise.metrics import evaluate
 from rankwise.models import MLPScorer, fit_scaling, scaled
 from rankwise.models.mixing import fit_sigmoid
@@ -81,7 +82,7 @@ class Bipartite(Problem[TableSchema, Part]):
 
     def build_loss(self, schema: TableSchema, train: Part, *, steps: int) -> nn.Module:
         defaults = {"k": self.k} if self.loss.takes("k") else {}
-        loss: nn.Module = self.loss.create(**defaults)
+        loss: nn.Module = self.loss.create(data_prior=lambda: list_prior(train.labels, list_ids(train)), **defaults)
         return loss
 
     def train_loader(self, train: Part, seed: int) -> DataLoader[Batch]:

@@ -27,6 +27,7 @@ from rankwise.data import (
     leave_one_out,
     number_like,
 )
+from rankwise.estimators.groups import counts_prior
 from rankwise.losses import LOSSES, ListLoss, ListStatistics, SwitchLoss
 from rankwise.models import EASE, Blend, ItemItemScorer, MatrixFactorisation, NeuMF
 from rankwise.problems.batches import batches_of
@@ -431,7 +432,12 @@ class Recommendation(Problem[InteractionSchema, InteractionPart]):
         if self.batches.relevant is not None and loss.takes("statistics"):
             users = train.known.rows
             options["statistics"] = ListStatistics(torch.ones_like(users), users, size=train.known.width)
-        created: ListLoss = loss.create(**options)
+        created: ListLoss = loss.create(
+            data_prior=lambda: counts_prior(
+                torch.bincount(train.known.rows, minlength=len(train.known)), train.known.width
+            ),
+            **options,
+        )
         return created
 
 

@@ -22,7 +22,17 @@ from rankwise.problems.detection.boxes import detect_boxes, draw_boxes, inspect_
 from rankwise.problems.detection.loss import DetectionLoss, ProposalLoss
 from rankwise.problems.images import read_named_parts, viewed_batches
 from rankwise.problems.inspection import Inspection, spread_over
-from rankwise.problems.problem import Batches, DataOptions, FileOrShare, LossChoice, Names, Problem, Sources, batch_size
+from rankwise.problems.problem import (
+    Batches,
+    DataOptions,
+    DataPrior,
+    FileOrShare,
+    LossChoice,
+    Names,
+    Problem,
+    Sources,
+    batch_size,
+)
 from rankwise.samplers import ShuffledBatchSampler
 from rankwise.training import Outputs
 from rankwise.training.options import Count, NotNegative, Options, Share
@@ -131,7 +141,7 @@ class DetectorLoss(LossChoice):
             raise ValueError("expected no option of alrp but delta")
         ALRPLoss(**self.options)
 
-    def create(self, *, data_prior: Any = None, **defaults: Any) -> Any:
+    def create(self, *, data_prior: DataPrior | None = None, **defaults: Any) -> Any:
         """Return a new loss; "alrp" needs no defaults."""
         if self.name == ALRP:
             return ALRPLoss(**self.options)
@@ -218,7 +228,8 @@ class Detection(Problem[DetectionSchema, DetectionPart]):
         self.model.load_start(model)
 
     def build_loss(self, schema: DetectionSchema, train: DetectionPart, *, steps: int) -> DetectionLoss | ProposalLoss:
-        ranking: nn.Module = self.loss.create(**({"lists": "columns"} if self.lists == "classes" else {}))
+        layout: dict[str, Any] = {"lists": "columns"} if self.lists == "classes" else {}
+        ranking: nn.Module = self.loss.create(**layout)
         bias_weight = self.bias_weight
         if bias_weight is None:
             bias_weight = 0.001 if self.loss.shift_invariant else 0.0
