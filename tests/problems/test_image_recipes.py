@@ -144,7 +144,7 @@ def test_an_imbalance_thins_out_what_is_cut_but_not_a_test_set_of_its_own(folder
     assert [sum(pair) for pair in zip(*counts[:2], strict=True)] == [16, 13, 10, 8, 7, 5]
     assert counts[2] == [5] * 6
     prior = problem.build_loss(schema, split.train, steps=1).prior.priors
-    torch.testing.assert_close(prior, torch.tensor(counts[0]) / sum(counts[0]))
+    torch.testing.assert_close(prior, torch.tensor(counts[0]).double() / sum(counts[0]))
 
 
 def test_classes_are_matched_by_name_and_unknown_ones_refused_in_classification(folder):
