@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
+from rankwise import lists as lists_module
 from rankwise.lists import Lists
 from rankwise.losses import LOSSES, EmbeddingLoss, LateMemoryLoss
 from rankwise.losses import similarity as module
 from rankwise.losses.similarity import FewRelevant, similarity_lists
-from rankwise import lists as lists_module
 
 OVER_LISTS = [record for record in LOSSES if record.inputs == "scores" and record.labels == "binary"]
 

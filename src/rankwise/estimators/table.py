@@ -15,13 +15,13 @@ from torch import Tensor, nn
 from rankwise.checks import (
     ExactModule,
     check_choice,
+    check_later,
     check_moved,
     check_share,
-    open_findings,
     outside_inference_mode,
+    pending_checks,
+    run_deferred_checks,
     send,
-    settle,
-    when,
 )
 from rankwise.lists import surely_all
 
@@ -268,7 +268,7 @@ class IdTable(ExactModule):
             moved = torch.where(touched[:, None], space.blend(old, mean, update_rate), old)
             now = torch.where(known[:, None], moved, now)
         if write:
-            settle()
+            run_deferred_checks()
             if self._count:
                 # The last row is spare: what has no row is written there.
                 self._row_space[torch.where(known, rows, len(self._row_space) - 1)] = now
@@ -280,8 +280,8 @@ class IdTable(ExactModule):
         """Give the new ids of the last update on an accelerator their rows."""
         if self._pending is None:
             return
-        if self._announced is not None and self._announced is open_findings():
-            settle()
+        if self._announced is not None and self._announced is pending_checks():
+            run_deferred_checks()
         elif bool(self._pending.new.any()):
             _take_in([self])
         self._pending = self._announced = None
@@ -537,14 +537,14 @@ class _Pending(NamedTuple):
 def announce_tables(module: nn.Module) -> None:
     """Have the host read whether the last update of any table of a module had new ids, with what else it reads then.
 
-    See `one_reading`.
+    See `deferred_checks`.
     """
     tables = [each for each in module.modules() if isinstance(each, IdTable) and each._pending is not None]
     if tables:
         new = [table._pending.new for table in tables if table._pending is not None]
-        when(torch.cat(new).any(), partial(_take_in, tables))
+        check_later(torch.cat(new).any(), partial(_take_in, tables))
         for table in tables:
-            table._announced = open_findings()
+            table._announced = pending_checks()
 
 
 def _take_in(tables: list[IdTable]) -> None:

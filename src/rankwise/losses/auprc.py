@@ -100,7 +100,9 @@ class AUPRCLoss(ListLoss):
             quantiles = self.tracker(packed.join(observed), valid, group_ids)
         values = []
         for lists, side, scores in zip(blocks, sides, positives, strict=True):
-            recall = self._recall(scores, None if quantiles is None else packed.of_block(quantiles, lists), side.share)
+            recall = self._recall(
+                scores, None if quantiles is None else packed.select_block(quantiles, lists), side.share
+            )
             false_positives = mean_over_negatives(lists, side, self.precision_surrogate)
             odds = packed.column(negatives_per_positive, lists) * false_positives / recall
             # Beyond any number that matters; keeps x / (1 + x) from becoming inf / inf.

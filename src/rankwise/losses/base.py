@@ -16,16 +16,16 @@ from rankwise.checks import (
     check_choice,
     check_ids,
     check_labels,
+    check_later,
     check_same_shape,
     check_tensor,
+    deferred_checks,
     first_order_only,
     full_precision,
     has_single_items,
-    one_reading,
     outside_graphs,
     outside_inference_mode,
     refuse_single_items,
-    when,
 )
 from rankwise.distributed import gather_inputs
 from rankwise.estimators.table import announce_tables
@@ -203,7 +203,7 @@ class ListLoss(MarkedModule):
             )
             scores, labels, query_ids, sample_ids, mask, weights, previous_scores, group_ids = inputs.values()
         scores, labels = check_tensor("scores", scores), check_tensor("labels", labels)
-        with full_precision(scores.device.type), one_reading():
+        with full_precision(scores.device.type), deferred_checks():
             if scores.dtype in (torch.float16, torch.bfloat16):
                 scores = scores.float()
             packed = pack(
@@ -243,7 +243,7 @@ class ListLoss(MarkedModule):
         """Have the host read what is left of the last call on an accelerator with the findings of this one."""
         announce_tables(self)
         if isinstance(self._fruitless, Tensor) and not self._warned:
-            when(self._fruitless >= _PATIENCE, self._warn)
+            check_later(self._fruitless >= _PATIENCE, self._warn)
 
     @torch.no_grad()
     def _look(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:

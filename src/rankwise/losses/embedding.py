@@ -12,8 +12,8 @@ from rankwise.checks import (
     check_ids,
     check_same_shape,
     check_tensor,
+    deferred_checks,
     full_precision,
-    one_reading,
     outside_graphs,
     outside_inference_mode,
     send,
@@ -81,7 +81,7 @@ class EmbeddingLoss(MarkedModule):
         reference_labels: Tensor | None = None,
         previous_embeddings: Tensor | None = None,
     ) -> Tensor:
-        with one_reading():
+        with deferred_checks():
             inputs = gather_inputs(
                 lambda: self._prepare(embeddings, labels, reference_embeddings, reference_labels, previous_embeddings),
                 pad=False,

@@ -15,11 +15,11 @@ from rankwise.checks import (
     check_choice,
     check_ids,
     check_labels,
+    check_later,
     check_moved,
     check_same_shape,
     check_tensor,
     first_order_only,
-    when,
 )
 from rankwise.estimators import PairAverages
 from rankwise.lists import Lists, PackedLists, count, find_chosen, surely_all
@@ -105,7 +105,7 @@ class CompositionalLoss(ListLoss):
             for sums in inner:
                 first_order_only(sums, type(self).__name__, "its gradient holds the remembered averages fixed")
         values = [
-            self.outer(block, sample, sums, None if group_ids is None else packed.of_block(group_ids, block))
+            self.outer(block, sample, sums, None if group_ids is None else packed.select_block(group_ids, block))
             for block, sample, sums in zip(packed.blocks, samples, inner, strict=True)
         ]
         return packed.join(values), packed.join([sample.valid for sample in samples])
@@ -116,7 +116,7 @@ class CompositionalLoss(ListLoss):
         chosen = chosen & lists.mask
         if totals is None:
             return whole_lists(lists, chosen, self._gain, self.k)
-        of_lists = Totals(*(packed.of_block(t, lists) for t in totals))
+        of_lists = Totals(*(packed.select_block(t, lists) for t in totals))
         return sample_of_lists(lists, chosen, self._gain, of_lists, self.self_weight)
 
     def _averaged(
@@ -133,7 +133,7 @@ class CompositionalLoss(ListLoss):
         for block, sample in zip(packed.blocks, samples, strict=True):
             assert block.sample_ids is not None
             items = block.sample_ids.gather(1, sample.places)
-            lists = packed.of_block(group_ids, block)[:, None].expand_as(items)
+            lists = packed.select_block(group_ids, block)[:, None].expand_as(items)
             pairs.append(torch.stack([lists.flatten(), items.flatten()], 1))
         observed, chosen = _joined([sums.flatten() for sums in inner]), _joined(counted)
         means = averages(_joined(pairs), observed, None if surely_all(chosen) else chosen)
@@ -271,7 +271,7 @@ def _mean_one(weights: Tensor, mask: Tensor) -> Tensor:
 
 def _check_counts(relevant: Tensor, irrelevant: Tensor, totals: Totals) -> None:
     too_many = torch.maximum(relevant - totals.relevant, irrelevant + totals.relevant - totals.size) > 0
-    when(too_many.any(), partial(_refuse_counts, relevant, irrelevant, totals))
+    check_later(too_many.any(), partial(_refuse_counts, relevant, irrelevant, totals))
 
 
 def _refuse_counts(relevant: Tensor, irrelevant: Tensor, totals: Totals) -> None:
@@ -375,7 +375,7 @@ class ListTotals(ExactModule):
         check_moved(self.ids, query_ids.device)
         place = torch.searchsorted(self.ids, query_ids).clamp_max(len(self.ids) - 1)
         unknown = self.ids[place] != query_ids
-        when(unknown.any(), partial(_refuse_lists, query_ids, unknown))
+        check_later(unknown.any(), partial(_refuse_lists, query_ids, unknown))
         return Totals(self.size[place], self.relevant[place], self.ideal[place])
 
 

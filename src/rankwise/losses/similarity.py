@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rankwise.checks import when
+from rankwise.checks import check_later
 from rankwise.lists import ItemMask, Lists, compact, few_masked
 from rankwise.losses.base import bound_scores
 
@@ -118,7 +118,7 @@ def _bound_products(scores: Tensor) -> Tensor:
     """Cut products to the size of scores; those that left the range of their dtype are refused."""
     bounded = bound_scores(scores)
     if bounded is not scores:
-        when(~scores.isfinite().all(), partial(_refuse_products, scores.dtype))
+        check_later(~scores.isfinite().all(), partial(_refuse_products, scores.dtype))
     return bounded
 
 
