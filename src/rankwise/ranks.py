@@ -178,7 +178,7 @@ class RankedLists:
             weights = self.mask.double() if self.weights is None else self.weights
             return locate_dense((self.labels > 0) & (weights > 0), weights, self.start, self.end)
         index, valid = compact(self.lists.labels > 0)
-        own = sort_values(self._scores.gather(1, index).neg_().masked_fill_(~valid, float("inf")), in_index=True)
+        own = sort_values(self._scores.gather(1, index).neg_().masked_fill_(~valid, float("inf")), in_place=True)
         return locate(self._keys, own, valid, self.size, pessimistic=self.ties == "pessimistic")
 
     @cached_property
@@ -188,7 +188,7 @@ class RankedLists:
     @cached_property
     def _keys(self) -> Tensor:
         keys = -self._scores
-        return sort_values(keys if self.full else keys.masked_fill_(~self.lists.mask, float("inf")), in_index=True)
+        return sort_values(keys if self.full else keys.masked_fill_(~self.lists.mask, float("inf")), in_place=True)
 
     @cached_property
     def _joins(self) -> Tensor:

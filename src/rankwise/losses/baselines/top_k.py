@@ -9,7 +9,7 @@ from rankwise.checks import check_choice, check_k, check_positive, check_share, 
 from rankwise.lists import Lists, PackedLists
 from rankwise.losses.base import ListLoss
 from rankwise.losses.pap import SHORT_LISTS, top_negatives
-from rankwise.losses.sides import Side, best, in_order, pair_mean, two_sides
+from rankwise.losses.sides import Side, best, pair_mean, sort_by_score, two_sides
 from rankwise.registry import LossRecord
 from rankwise.surrogates import Hinge
 
@@ -113,8 +113,8 @@ class PrecisionAtKLoss(ListLoss):
         if not lists.scores.shape[1] or (valid.device.type == "cpu" and not bool(valid.any())):
             return lists.scores.sum(1) * 0, valid
         k = n if self.k is None else n.clamp_max(self.k)
-        top = in_order(best(negatives, k), best_first=True).first(k)
-        positives = in_order(positives, best_first=False)
+        top = sort_by_score(best(negatives, k), best_first=True).first(k)
+        positives = sort_by_score(positives, best_first=False)
         # (Q, M): column m - 1 stands for m negatives among the first k.
         most = torch.arange(1, top.scores.shape[1] + 1, device=n.device)
         left_over = (n[:, None] - k[:, None] + most).clamp(1, positives.scores.shape[1])
