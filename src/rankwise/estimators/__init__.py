@@ -1,4 +1,4 @@
-"""What survives between batches: state held in registered buffers only."""
+"""Running estimates that losses keep between batches, in registered buffers only."""
 
 from rankwise.estimators.groups import GroupTracker, MeanTracker, QuantileTracker, interpolate_quantiles
 from rankwise.estimators.recent import RecentRows

@@ -1,4 +1,4 @@
-"""Keep statistics of each group of lists: prior, spread, quantiles, mean."""
+"""Running statistics of each group of lists: quantiles, mean, spread; and priors."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from rankwise.checks import (
     check_count,
     check_ids,
     check_labels,
+    check_later,
     check_moved,
     check_same_shape,
     check_share,
     check_tensor,
     first_order_only,
     outside_inference_mode,
-    when,
     widen,
 )
 from rankwise.estimators.table import IdTable
@@ -52,14 +52,14 @@ __all__ = [
 
 
 class GroupTracker(nn.Module):
-    """Moving averages of what is observed of a group's lists, one row of `width` numbers per group.
+    """Moving averages of statistics of a group's lists, one row of `width` numbers per group.
 
     The first observation of a group starts its row; several of one group in a batch are averaged. Nothing is written in
-    eval mode. Loading a state that has seen nothing warns: it is hardly what was meant to be saved.
+    eval mode. Loading a state without any group warns, because it was probably saved by mistake.
 
     Args:
-        width: how many numbers are kept per group.
-        update_rate: the weight of the new observation, in (0, 1].
+        width: numbers per group.
+        update_rate: weight of the new observation, in (0, 1].
     """
 
     def __init__(self, width: int, update_rate: float) -> None:
@@ -73,13 +73,13 @@ class GroupTracker(nn.Module):
     def remember(
         self, observed: Tensor, present: Tensor, group_ids: Tensor | None, rows: Tensor | None = None
     ) -> Tensor:
-        """Take note of what was observed of each list and give the averages of its group.
+        """Update the averages with the observation of each list and return those of its group.
 
         Args:
             observed: (Q, width).
-            present: (Q,) of which lists anything was observed; the others leave their group as it is.
-            group_ids: (Q,) or None: then nothing is remembered, and what was observed is the answer.
-            rows: what the table's `locate(group_ids)` returned, if it was called already.
+            present: (Q,) False for lists without an observation, which leave their group unchanged.
+            group_ids: (Q,) or None: then no state is kept, and `observed` is returned.
+            rows: the result of the table's `locate(group_ids)`, if it was called already.
 
         Returns:
             (Q, width) without gradient.
@@ -108,8 +108,8 @@ class QuantileTracker(GroupTracker):
     group in a batch are averaged. Nothing is written in eval mode.
 
     Args:
-        count: how many quantiles (M).
-        update_rate: the weight of the new observation, in (0, 1].
+        count: number of quantiles (M).
+        update_rate: weight of the new observation, in (0, 1].
 
     Example:
         >>> tracker = QuantileTracker(count=2, update_rate=0.5)
@@ -126,12 +126,12 @@ class QuantileTracker(GroupTracker):
         self.count = count
 
     def forward(self, observed: Tensor, present: Tensor, group_ids: Tensor | None) -> Tensor:
-        """Take note of the quantiles observed in each list and give those of its group.
+        """Update the running quantiles with those of each list and return those of its group.
 
         Args:
             observed: (Q, count) quantiles of the positives in the batch, see `interpolate_quantiles`.
-            present: (Q,) which lists have positives; the others leave their group as it is.
-            group_ids: (Q,) or None: then nothing is remembered, and what was observed is the answer.
+            present: (Q,) False for lists without positives, which leave their group unchanged.
+            group_ids: (Q,) or None: then no state is kept, and `observed` is returned.
 
         Returns:
             (Q, count) without gradient.
@@ -142,16 +142,16 @@ class QuantileTracker(GroupTracker):
 def interpolate_quantiles(
     scores: Tensor, mask: Tensor | None, count: int, bounds: tuple[float, float] | None = None
 ) -> Tensor:
-    """phi: `count` quantiles of each list of scores, by linear interpolation; (Q, n) to (Q, count).
+    """Compute `count` quantiles of each list of scores by linear interpolation: (Q, n) to (Q, count).
 
     With the n scores of a list in ascending order, u_1 .. u_n, and one extrapolated on either side (u_0 = 2 u_1 - u_2
-    and u_{n+1} = 2 u_n - u_{n-1}, cut to the bounds), the quantile at t = (j + 1/2) n / count lies on the line through
-    the midpoints (i, (u_i + u_{i+1}) / 2). One score alone gives a constant; no score gives zeros.
+    and u_{n+1} = 2 u_n - u_{n-1}, clipped to the bounds), the quantile at t = (j + 1/2) n / count lies on the polyline
+    through the midpoints (i, (u_i + u_{i+1}) / 2). A single score gives equal quantiles; no score gives zeros.
 
     Args:
-        scores: (Q, n), mask: (Q, n) False where there is no score; None when there is one everywhere.
-        count: how many quantiles.
-        bounds: the range that scores cannot leave, or None.
+        scores: (Q, n), mask: (Q, n) False in the padding; None when there is none.
+        count: number of quantiles.
+        bounds: range of the scores, or None.
 
     Example:
         >>> interpolate_quantiles(torch.tensor([[0.7, 0.1, 0.5, 0.3]]), torch.ones(1, 4, dtype=torch.bool), 4)
@@ -162,13 +162,13 @@ def interpolate_quantiles(
         return scores.new_zeros(lists, count)
     if mask is None or surely_all(mask):
         ascending = _ascending(scores)
-        *places, down, up = _even_places(width, count, scores.dtype, scores.device)
-        below, at, above = (ascending.index_select(1, place) for place in places)
+        *indices, down, up = _equal_size_neighbours(width, count, scores.dtype, scores.device)
+        below, at, above = (ascending.index_select(1, index) for index in indices)
     else:
         size = mask.sum(1, keepdim=True)
         ascending = _ascending(scores.masked_fill(~mask, torch.inf).masked_fill_(size == 0, 0))
-        *places, down, up = _places(size, count, scores.dtype)
-        below, at, above = (ascending.gather(1, place) for place in places)
+        *indices, down, up = _neighbours(size, count, scores.dtype)
+        below, at, above = (ascending.gather(1, index) for index in indices)
     if bounds is None:
         return torch.addcmul(at.lerp(below, down), above - at, up)
     lower = torch.maximum((below - at) * down, (bounds[0] - at) * down.abs())
@@ -176,52 +176,52 @@ def interpolate_quantiles(
 
 
 def _ascending(scores: Tensor) -> Tensor:
-    """Sort each list; numpy's vectorised sort pays for long lists only."""
+    """Sort each list; numpy's vectorised sort is faster for long lists only."""
     return sort_values(scores) if scores.shape[1] > 1000 else scores.sort(1).values
 
 
-def _places(size: Tensor, count: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Between which scores of lists of `size` (Q, 1) the quantiles lie, (Q, count) each.
+def _neighbours(size: Tensor, count: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Return the interpolation indices and weights of the quantiles of lists of `size` (Q, 1), (Q, count) each.
 
-    The place before, that of the nearest score and the place after it, and the weights of the ways from the nearest to
-    the other two. Beyond either end the way is that to the other side, backwards.
+    These are the indices of the score before, of the nearest score and of the score after it, and the interpolation
+    weights of the first and the last. At either end the missing neighbour is the opposite one, with a negative weight.
     """
     step = torch.arange(count, dtype=dtype, device=size.device) + 0.5
     exact, last = step * (size.to(dtype) / count), (size - 1).clamp_min(0)
-    place = torch.minimum(exact.floor().long(), last)
-    share = (exact - place).clamp_max(1)
-    before = torch.where(place == 0, torch.minimum(place + 1, last), place - 1)
-    after = torch.where(place == last, (place - 1).clamp_min(0), place + 1)
-    down = torch.where(place == 0, share - 1, 1 - share) / 2
-    up = torch.where(place == last, -share, share) / 2
-    return before, place, after, down, up
+    nearest_index = torch.minimum(exact.floor().long(), last)
+    share = (exact - nearest_index).clamp_max(1)
+    before = torch.where(nearest_index == 0, torch.minimum(nearest_index + 1, last), nearest_index - 1)
+    after = torch.where(nearest_index == last, (nearest_index - 1).clamp_min(0), nearest_index + 1)
+    down = torch.where(nearest_index == 0, share - 1, 1 - share) / 2
+    up = torch.where(nearest_index == last, -share, share) / 2
+    return before, nearest_index, after, down, up
 
 
 @lru_cache(maxsize=64)
 @outside_inference_mode
-def _even_places(
+def _equal_size_neighbours(
     size: int, count: int, dtype: torch.dtype, device: torch.device
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """The same for lists of one size, (count,) each."""
-    before, place, after, down, up = _places(torch.full((1, 1), size, device=device), count, dtype)
-    return before[0], place[0], after[0], down[0], up[0]
+    """Return the result of `_neighbours` for lists of one size, (count,) each, from a cache."""
+    before, nearest_index, after, down, up = _neighbours(torch.full((1, 1), size, device=device), count, dtype)
+    return before[0], nearest_index[0], after[0], down[0], up[0]
 
 
 class MeanTracker(GroupTracker):
-    """A running mean of each group, which can be told how far the new weights have moved the batch's own mean.
+    """Running mean of each group, optionally corrected for the last change of the model's weights.
 
         mean <- observed + (1 - update_rate) (mean - previous)
 
     `observed` is the batch's mean now and `previous` the mean of the same items under the weights before the last step.
-    What the weights did to the batch is so passed on to the remembered mean at once, and only the noise of sampling is
-    averaged; with the whole data set as the batch the error shrinks by exactly 1 - update_rate per step, whatever the
-    weights do. Without `previous` it is the plain moving average, which lags behind the weights.
+    The running mean thus moves with the batch's mean at once, and only the sampling noise is averaged. With the whole
+    data set as the batch, the error shrinks by exactly 1 - update_rate per step for any change of the weights. Without
+    `previous` this is the plain moving average, which lags behind the weights.
 
     The first observation of a group starts its row; several of one group in a batch are averaged. Nothing is written in
     eval mode.
 
     Args:
-        update_rate: the weight of the new observation, in (0, 1]; 1 remembers the last batch only.
+        update_rate: weight of the new observation, in (0, 1]; 1 keeps the last batch only.
 
     Example:
         >>> import torch
@@ -243,12 +243,12 @@ class MeanTracker(GroupTracker):
     def forward(
         self, observed: Tensor, present: Tensor, group_ids: Tensor | None, previous: Tensor | None = None
     ) -> Tensor:
-        """Take note of the mean observed in each list and give that of its group.
+        """Update the running means with the mean of each list and return those of its group.
 
         Args:
             observed: (Q,) means of the batch's lists.
-            present: (Q,) which lists have anything to take the mean of; the others leave their group as it is.
-            group_ids: (Q,) or None: then nothing is remembered, and what was observed is the answer.
+            present: (Q,) False for lists without items to average, which leave their group unchanged.
+            group_ids: (Q,) or None: then no state is kept, and `observed` is returned.
             previous: (Q,) means of the same items before the last step, or None.
 
         Returns:
@@ -257,7 +257,7 @@ class MeanTracker(GroupTracker):
         observed = observed.detach()
         rows: Tensor | None = None
         if previous is not None and group_ids is not None and self.training:
-            # The table averages rows with what it is given: (1 - rate) row + rate given. A new row takes it as it is.
+            # The table computes (1 - rate) row + rate given. A new row is set to what is given.
             moved = (observed - (1 - self.update_rate) * previous.detach()) / self.update_rate
             rows = self.table.locate(group_ids)
             given = moved.where(rows >= 0, observed)
@@ -270,12 +270,12 @@ LINKS = ("scale", "none", "tanh", "sigmoid")
 
 
 class Link(nn.Module):
-    """Turns scores of any range into scores of about [-1, 1].
+    """Map of scores of any range to about [-1, 1].
 
-    - "scale": divides each list by the running spread of its group's scores where that exceeds 1, so that cosine
-      similarities and probabilities pass unchanged and logits are shrunk as they grow. Adding a constant to the scores
-      changes nothing.
-    - "none": scores as they are.
+    - "scale": divides each list by the running spread of its group's scores if that exceeds 1. Cosine similarities and
+      probabilities pass unchanged, and logits are scaled down as they grow. Adding a constant to the scores does not
+      change the spread.
+    - "none": the scores unchanged.
     - "tanh", "sigmoid": that function of the scores.
     """
 
@@ -288,11 +288,11 @@ class Link(nn.Module):
         return self.kind
 
     def forward(self, packed: PackedLists, group_ids: Tensor | None) -> PackedLists:
-        """The same lists with linked scores; `group_ids` (size,) says which share a spread."""
+        """Return the lists with mapped scores; lists with equal `group_ids` (size,) share a spread."""
         return self.with_scale(packed, group_ids)[0]
 
     def with_scale(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[PackedLists, Tensor | None]:
-        """Linked lists, and what each was divided by, (size,); None when by nothing."""
+        """Return the lists with mapped scores and the divisor of each list, (size,); None if there is none."""
         if self.kind == "none":
             return packed, None
         scale: Tensor | None = None
@@ -321,7 +321,7 @@ class Link(nn.Module):
 
     @torch.no_grad()
     def _scale(self, packed: PackedLists, group_ids: Tensor | None, spreads: IdTable) -> Tensor | None:
-        """What to divide each list by (size,), or None when that is 1 for all. Only spreads beyond 1 are remembered."""
+        """Return the divisor of each list (size,), or None when it is 1 for all. Only spreads beyond 1 are stored."""
         if not len(spreads) and all(_within_two(block) for block in packed.blocks):
             return None
         (scale,) = packed.map(_spread)
@@ -329,15 +329,15 @@ class Link(nn.Module):
         if group_ids is None:
             return scale
         rows = spreads.locate(group_ids)
-        noted = (rows >= 0) | (scale > 1)
-        noted_scale = spreads.follow(
-            group_ids, scale[:, None], self.update_rate, rows=rows, chosen=noted, training=self.training
+        stored = (rows >= 0) | (scale > 1)
+        running = spreads.follow(
+            group_ids, scale[:, None], self.update_rate, rows=rows, chosen=stored, training=self.training
         )
-        return noted_scale[:, 0].to(scale.dtype)
+        return running[:, 0].to(scale.dtype)
 
 
 def _within_two(lists: Lists) -> bool:
-    """Return whether all scores are known to lie within a range of 2: then no spread exceeds 1."""
+    """Return whether the scores are known to lie in an interval of length 2: then no spread exceeds 1."""
     if lists.cosines or not lists.scores.numel():
         return True
     if lists.scores.device.type != "cpu":
@@ -347,7 +347,7 @@ def _within_two(lists: Lists) -> bool:
 
 
 def _spread(lists: Lists) -> tuple[Tensor]:
-    """Root mean square distance of the scores from the mean of their list, (Q,)."""
+    """Compute the root mean square distance of the scores from the mean of their list, (Q,)."""
     size = lists.size[:, None].clamp_min(1)
     scores = widen(lists.scores)
     distance = (scores - (scores * lists.mask).sum(1, keepdim=True) / size) * lists.mask
@@ -355,19 +355,22 @@ def _spread(lists: Lists) -> tuple[Tensor]:
 
 
 class Prior(ExactModule):
-    """Gives the prior of each list. `rate` (Q,) is the share of positives in the batch's lists."""
+    """Base class of priors: maps the share of positives in the batch's lists, `rate` (Q,), to the prior of each."""
 
     def forward(self, rate: Tensor, group_ids: Tensor | None) -> Tensor:
         raise NotImplementedError
 
     def odds(self, rate: Callable[[], Tensor], group_ids: Tensor | None) -> Tensor | float:
-        """Negatives per positive, (1 - prior) / prior: (Q,), or a number for all lists. `rate` is asked if needed."""
+        """Compute the negatives per positive, (1 - prior) / prior: (Q,), or one number for all lists.
+
+        `rate` is a function, called only if the prior depends on it.
+        """
         prior: Tensor = self(rate(), group_ids)
         return (1 - prior) / prior
 
 
 class ConstantPrior(Prior):
-    """One number for all lists."""
+    """Prior that is one number for all lists."""
 
     def __init__(self, value: float) -> None:
         super().__init__()
@@ -384,18 +387,18 @@ class ConstantPrior(Prior):
 
 
 class BatchPrior(Prior):
-    """The share of positives in the batch itself: right when batches are drawn like the data, or hold all of it."""
+    """Prior that is the share of positives in the batch: for batches drawn uniformly, or of the whole data."""
 
     def forward(self, rate: Tensor, group_ids: Tensor | None) -> Tensor:
         return rate
 
 
 class GroupPrior(Prior):
-    """A prior for each group.
+    """Prior of each group.
 
     Args:
         priors: (G,) numbers in (0, 1).
-        group_ids: (G,) the groups they belong to; 0, 1, 2, ... by default.
+        group_ids: (G,) ids of their groups; 0, 1, 2, ... by default.
 
     Example:
         >>> GroupPrior([0.1, 0.3])(torch.zeros(2), torch.tensor([1, 0]))
@@ -425,25 +428,25 @@ class GroupPrior(Prior):
                 "group_ids: expected the group of each list, because the prior is given per group, got None"
             )
         check_moved(self.ids, group_ids.device)
-        place = torch.searchsorted(self.ids, group_ids).clamp_max(len(self.ids) - 1)
-        unknown = self.ids[place] != group_ids
+        index = torch.searchsorted(self.ids, group_ids).clamp_max(len(self.ids) - 1)
+        unknown = self.ids[index] != group_ids
 
         def refuse() -> None:
             raise ValueError(f"group_ids: no prior was given for group {int(group_ids[unknown][0])}")
 
-        when(unknown.any(), refuse)
-        return self.priors[place].to(rate.dtype)
+        check_later(unknown.any(), refuse)
+        return self.priors[index].to(rate.dtype)
 
 
 class PriorSchedule(Prior):
-    """From an easy prior to the one wanted, geometrically over a number of training steps.
+    """Schedule that lowers the prior geometrically from `start` to `end` over a number of training steps.
 
-    With the true prior of a rare class nearly every positive starts out hopeless, the objective is flat there and
-    training stalls. Starting near 1/2 and lowering the prior keeps the gradient alive all the way.
+    With the true prior of a rare class nearly every positive starts with a precision near 0, where the objective is
+    flat and training stalls. Starting near 1/2 and lowering the prior keeps the gradients large.
 
     Args:
         start: prior of the first step; end: prior after `steps` steps, a number or a prior per group.
-        steps: length of the schedule in training steps; the end holds from then on.
+        steps: length of the schedule in training steps; the prior stays at `end` after them.
 
     Example:
         >>> prior = PriorSchedule(start=0.5, end=0.02, steps=2)
@@ -472,9 +475,9 @@ class PriorSchedule(Prior):
 
 
 def as_prior(prior: object) -> Prior:
-    """What a user may pass as `prior=`: a number, "batch", a tensor (one number per group), or a `Prior`.
+    """Create a `Prior` from the argument `prior=`: a number, "batch", a tensor (one number per group), or a `Prior`.
 
-    A mapping is the arguments of a `PriorSchedule`, as a file may give them.
+    A mapping holds the arguments of a `PriorSchedule`, as in a recipe.
     """
     if isinstance(prior, Prior):
         return prior
@@ -493,7 +496,7 @@ def as_prior(prior: object) -> Prior:
 
 
 def data_prior(labels: object) -> float | GroupPrior:
-    """The true priors of a data set, from all of its labels.
+    """Compute the true priors of a data set from all of its labels.
 
     Args:
         labels: (N,) binary labels of one problem, or (N, C) of C problems (classes as groups 0 .. C-1).

@@ -1,4 +1,4 @@
-"""The positives and the negatives of lists, and the best few of either."""
+"""Positives and negatives of lists as separate padded tensors, and the best few of either."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from rankwise.pairs import pair_sums
 from rankwise.sorting import argsort
 from rankwise.surrogates import Surrogate
 
-__all__ = ["Side", "best", "in_order", "pair_mean", "two_sides"]
+__all__ = ["Side", "best", "pair_mean", "sort_by_score", "two_sides"]
 
 
 @dataclass(frozen=True)
 class Side:
-    """Some items of each list.
+    """Positives or negatives of each list.
 
     Attributes:
-        scores: (Q, M); mask: (Q, M) False where there is no item.
-        weights: (Q, M) item weights, 1 for every item where none are given, 0 outside the mask.
+        scores: (Q, M); mask: (Q, M) False in the padding.
+        weights: (Q, M) item weights, 1 for every item if none are given, 0 in the padding.
     """
 
     scores: Tensor
@@ -30,51 +30,51 @@ class Side:
 
     @property
     def size(self) -> Tensor:
-        """(Q,) how many items."""
+        """Return the number of items of each list, (Q,)."""
         return self.mask.sum(1)
 
     @property
     def weight(self) -> Tensor:
-        """(Q,) what they weigh in all, 1 where there are none: safe to divide by."""
+        """Return the sum of weights of each list, (Q,), or 1 instead of 0, safe to divide by."""
         total = self.weights.sum(1)
         return torch.where(total > 0, total, 1)
 
     def only(self, mask: Tensor) -> Side:
-        """Those that are in `mask` (Q, M) as well."""
+        """Return the items that are also in `mask` (Q, M)."""
         return Side(self.scores, self.mask & mask, self.weights * mask)
 
     def first(self, counts: Tensor) -> Side:
-        """The first `counts` (Q,) of each list."""
+        """Return the first `counts` (Q,) items of each list."""
         width = self.scores.shape[1]
         if counts.device.type == "cpu":
             width = min(int(counts.max()) if len(counts) else 0, width)
-        slots = torch.arange(width, device=counts.device)
-        return Side(self.scores[:, :width], self.mask[:, :width], self.weights[:, :width]).only(slots < counts[:, None])
+        index = torch.arange(width, device=counts.device)
+        return Side(self.scores[:, :width], self.mask[:, :width], self.weights[:, :width]).only(index < counts[:, None])
 
     def highest(self) -> Tensor:
-        """(Q,) best score, detached; 0 where there is nothing."""
+        """Return the best score of each list, (Q,), detached; 0 for empty lists."""
         if not self.scores.shape[1]:
             return self.scores.new_zeros(len(self.scores))
-        found = self.scores.detach().masked_fill(~self.mask, -torch.inf).amax(1)
-        return torch.where(self.mask.any(1), found, 0)
+        largest = self.scores.detach().masked_fill(~self.mask, -torch.inf).amax(1)
+        return torch.where(self.mask.any(1), largest, 0)
 
     def mean(self) -> Tensor:
-        """(Q,) weighted mean score, 0 where there is nothing."""
+        """Compute the weighted mean score of each list, (Q,); 0 for empty lists."""
         return (self.scores * self.weights).sum(1) / self.weight
 
 
 def two_sides(lists: Lists) -> tuple[Side, Side]:
-    """The items of label 1, put together at the front, and those of label 0, left where they stand."""
+    """Return the items of label 1, compacted, and those of label 0 as a mask of the lists."""
     dtype = lists.scores.dtype
     chosen = lists.mask & (lists.labels == 1)
     negative = lists.mask ^ chosen
-    places, mask = find_chosen(chosen)
+    index, mask = find_chosen(chosen)
     if lists.weights is None:
         positive_weights, negative_weights = mask.to(dtype), negative.to(dtype)
     else:
-        positive_weights = lists.weights.gather(1, places).to(dtype) * mask
+        positive_weights = lists.weights.gather(1, index).to(dtype) * mask
         negative_weights = lists.weights.to(dtype) * negative
-    positives = Side(lists.scores.gather(1, places), mask, positive_weights)
+    positives = Side(lists.scores.gather(1, index), mask, positive_weights)
     return positives, Side(lists.scores, negative, negative_weights)
 
 
@@ -92,13 +92,13 @@ def best(side: Side, counts: Tensor, most: int | None = None) -> Side:
     return _take(side, order).first(counts)
 
 
-def in_order(side: Side, *, best_first: bool) -> Side:
-    """The items of each list sorted by score."""
+def sort_by_score(side: Side, *, best_first: bool) -> Side:
+    """Sort the items of each list by score."""
     return _take(side, argsort(-side.scores if best_first else side.scores, side.mask))
 
 
 def pair_mean(positives: Side, negatives: Side, surrogate: Surrogate) -> Tensor:
-    """(Q,) the weighted mean of l(p_i - z_j) over all pairs of a positive i and a negative j, in O(n log n)."""
+    """Compute the weighted mean of l(p_i - z_j) over all positives i and negatives j, (Q,), in O(n log n)."""
     sums = pair_sums(
         positives.scores,
         negatives.scores,
