@@ -30,6 +30,7 @@ __all__ = [
     "check_later",
     "check_moved",
     "check_positive",
+    "check_range",
     "check_same_shape",
     "check_share",
     "check_tensor",
@@ -247,6 +248,14 @@ def check_positive(name: str, value: float, *, zero: bool = False) -> float:
     if not (value > 0 or (zero and value == 0)) or value == float("inf"):
         raise ValueError(f"{name}: expected a finite number {'>= 0' if zero else '> 0'}, got {value}")
     return float(value)
+
+
+def check_range(name: str, value: object) -> tuple[float, float]:
+    """Return the ends of a range of finite width, the lower one first."""
+    ends = check_tensor(name, value).flatten().tolist()
+    if len(ends) != 2 or not ends[0] < ends[1] or ends[1] - ends[0] == float("inf"):
+        raise ValueError(f"{name}: expected the lowest and the highest score, got {value!r}")
+    return float(ends[0]), float(ends[1])
 
 
 def check_choice(name: str, value: str, choices: Iterable[str]) -> str:

@@ -29,7 +29,7 @@ from rankwise.checks import (
 from rankwise.estimators.table import IdTable
 from rankwise.lists import Lists, PackedLists, surely_all
 from rankwise.registry import nearest
-from rankwise.sorting import sort_values
+from rankwise.sorting import argsort, sort_values
 
 __all__ = [
     "LINKS",
@@ -140,18 +140,24 @@ class QuantileTracker(GroupTracker):
 
 
 def interpolate_quantiles(
-    scores: Tensor, mask: Tensor | None, count: int, bounds: tuple[float, float] | None = None
+    scores: Tensor,
+    mask: Tensor | None,
+    count: int,
+    bounds: tuple[float, float] | None = None,
+    weights: Tensor | None = None,
 ) -> Tensor:
     """Compute `count` quantiles of each list of scores by linear interpolation: (Q, n) to (Q, count).
 
     With the n scores of a list in ascending order, u_1 .. u_n, and one extrapolated on either side (u_0 = 2 u_1 - u_2
     and u_{n+1} = 2 u_n - u_{n-1}, clipped to the bounds), the quantile at t = (j + 1/2) n / count lies on the polyline
-    through the midpoints (i, (u_i + u_{i+1}) / 2). A single score gives equal quantiles; no score gives zeros.
+    through the midpoints (i, (u_i + u_{i+1}) / 2). A single score gives equal quantiles; no score gives zeros. With
+    weights the midpoint after u_i is at w_1 + .. + w_i instead of i, and t = (j + 1/2) (w_1 + .. + w_n) / count.
 
     Args:
         scores: (Q, n), mask: (Q, n) False in the padding; None when there is none.
         count: number of quantiles.
         bounds: range of the scores, or None.
+        weights: (Q, n) of 0 or more, 0 in the padding; None weighs all scores alike.
 
     Example:
         >>> interpolate_quantiles(torch.tensor([[0.7, 0.1, 0.5, 0.3]]), torch.ones(1, 4, dtype=torch.bool), 4)
@@ -160,7 +166,14 @@ def interpolate_quantiles(
     lists, width = scores.shape
     if width == 0:
         return scores.new_zeros(lists, count)
-    if mask is None or surely_all(mask):
+    if weights is not None:
+        # Equal scores in the order of their weights, so that the order of the input does not matter.
+        order = argsort(weights)
+        order = order.gather(1, argsort(scores.gather(1, order), None if mask is None else mask.gather(1, order)))
+        ascending = scores.gather(1, order)
+        *indices, down, up = _weighted_neighbours(weights.gather(1, order), count)
+        below, at, above = (ascending.gather(1, index) for index in indices)
+    elif mask is None or surely_all(mask):
         ascending = _ascending(scores)
         *indices, down, up = _equal_size_neighbours(width, count, scores.dtype, scores.device)
         below, at, above = (ascending.index_select(1, index) for index in indices)
@@ -189,7 +202,24 @@ def _neighbours(size: Tensor, count: int, dtype: torch.dtype) -> tuple[Tensor, T
     step = torch.arange(count, dtype=dtype, device=size.device) + 0.5
     exact, last = step * (size.to(dtype) / count), (size - 1).clamp_min(0)
     nearest_index = torch.minimum(exact.floor().long(), last)
-    share = (exact - nearest_index).clamp_max(1)
+    return _interpolation(nearest_index, (exact - nearest_index).clamp_max(1), last)
+
+
+def _weighted_neighbours(weights: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Return the result of `_neighbours` for scores in ascending order with these weights (Q, n)."""
+    ends = widen(weights).cumsum(1)
+    step = torch.arange(count, dtype=ends.dtype, device=ends.device) + 0.5
+    exact = step * (ends[:, -1:] / count)
+    last = (weights > 0).sum(1, keepdim=True).sub_(1).clamp_min_(0)
+    nearest_index = torch.minimum(torch.searchsorted(ends, exact, right=True), last)
+    own = widen(weights).gather(1, nearest_index)
+    begin = ends.gather(1, nearest_index) - own
+    share = ((exact - begin) / torch.where(own > 0, own, 1)).clamp(0, 1).to(weights.dtype)
+    return _interpolation(nearest_index, share, last)
+
+
+def _interpolation(nearest_index: Tensor, share: Tensor, last: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Return the indices of the neighbours and their weights for quantiles at a share of the nearest score's span."""
     before = torch.where(nearest_index == 0, torch.minimum(nearest_index + 1, last), nearest_index - 1)
     after = torch.where(nearest_index == last, (nearest_index - 1).clamp_min(0), nearest_index + 1)
     down = torch.where(nearest_index == 0, share - 1, 1 - share) / 2
@@ -267,6 +297,9 @@ class MeanTracker(GroupTracker):
 
 
 LINKS = ("scale", "none", "tanh", "sigmoid")
+COSINES = (-1.0, 1.0)
+# Ranges of the scores after the links that have one.
+RANGES = {"tanh": COSINES, "sigmoid": (0.0, 1.0)}
 
 
 class Link(nn.Module):

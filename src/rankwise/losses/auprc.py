@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
-from rankwise.checks import check_choice, check_positive, check_share, first_order_only
+from rankwise.checks import check_choice, check_positive, check_range, check_share, first_order_only
 from rankwise.estimators import QuantileTracker, interpolate_quantiles
-from rankwise.estimators.groups import Link, Prior, as_prior
+from rankwise.estimators.groups import COSINES, RANGES, Link, Prior, as_prior
 from rankwise.lists import Lists, PackedLists, split_sides
 from rankwise.losses.base import ListLoss
 from rankwise.pairs import mean_over_negatives, pair_sums
@@ -43,6 +45,8 @@ class AUPRCLoss(ListLoss):
         recall_gradient: "stopped" or "full": whether the gradient flows through the recall.
         link: map of scores to about [-1, 1], the range that the margins are made for: "scale" (division by the running
             spread, for logits; cosines and probabilities pass unchanged), "none", "tanh", "sigmoid".
+        score_range: lowest and highest possible score after the link, which the extrapolated ends of V never leave.
+            None: (-1, 1) for cosines (`EmbeddingLoss`) and "tanh", (0, 1) for "sigmoid", else none.
         lists, empty, reduction: see `ListLoss`; `lists="columns"` takes (B, C) outputs as one list per class.
 
     Example:
@@ -71,6 +75,7 @@ class AUPRCLoss(ListLoss):
         recall_floor: float | None = None,
         recall_gradient: str = "stopped",
         link: str = "scale",
+        score_range: Sequence[float] | None = None,
         lists: str = "rows",
         empty: str = "skip",
         reduction: str = "mean",
@@ -84,6 +89,7 @@ class AUPRCLoss(ListLoss):
         self.recall_floor = None if recall_floor is None else check_share("recall_floor", recall_floor)
         self.recall_gradient = check_choice("recall_gradient", recall_gradient, ("stopped", "full"))
         self.link = Link(link)
+        self.score_range = RANGES.get(link) if score_range is None else check_range("score_range", score_range)
 
     def per_list(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
         sides = [split_sides(lists) for lists in packed.blocks]
@@ -94,8 +100,14 @@ class AUPRCLoss(ListLoss):
         quantiles: Tensor | None = None
         if self.tracker is not None:
             observed = [
-                interpolate_quantiles(scores.detach(), side.padding, self.tracker.count)
-                for scores, side in zip(positives, sides, strict=True)
+                interpolate_quantiles(
+                    scores.detach(),
+                    side.padding,
+                    self.tracker.count,
+                    bounds=COSINES if self.score_range is None and lists.cosines else self.score_range,
+                    weights=None if lists.weights is None else side.share,
+                )
+                for lists, scores, side in zip(blocks, positives, sides, strict=True)
             ]
             quantiles = self.tracker(packed.join(observed), valid, group_ids)
         values = []

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from rankwise.checks import check_choice, check_positive, check_tensor, first_order_only, widen
+from rankwise.checks import check_choice, check_positive, check_range, first_order_only, widen
 from rankwise.estimators import MeanTracker
-from rankwise.estimators.groups import BatchPrior, Link, Prior, as_prior
+from rankwise.estimators.groups import COSINES, RANGES, BatchPrior, Link, Prior, as_prior
 from rankwise.lists import PackedLists, Sides, split_sides
 from rankwise.losses.base import ListLoss
 from rankwise.pairs import mean_over_negatives
@@ -215,12 +215,8 @@ def _checked_rho(rho: object, prior: object) -> tuple[float, Prior | None]:
 
 def _width(score_range: Sequence[float] | None, link: str) -> float:
     """Return the width of the range of the scores."""
-    if score_range is None:
-        return 1.0 if link == "sigmoid" else 2.0
-    ends = check_tensor("score_range", score_range).flatten().tolist()
-    if len(ends) != 2 or not ends[0] < ends[1] or ends[1] - ends[0] == float("inf"):
-        raise ValueError(f"score_range: expected the lowest and the highest score, got {score_range!r}")
-    return float(ends[1] - ends[0])
+    low, high = RANGES.get(link, COSINES) if score_range is None else check_range("score_range", score_range)
+    return high - low
 
 
 RECORDS = (
