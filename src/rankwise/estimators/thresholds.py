@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from rankwise.checks import check_k, check_positive, check_share
+from rankwise.checks import check_choice, check_k, check_positive, check_share
 from rankwise.estimators.table import IdTable
 from rankwise.lists import surely_all
 
@@ -43,13 +43,15 @@ class ThresholdTracker(nn.Module):
 
         lambda <- lambda - step_size spread slope / sqrt(p (1 - p))
 
+    With `step_unit="score"` it is the plain step, lambda - step_size slope.
+
     Args:
         k: number of items above the threshold.
         tau: width of the smooth step.
         tau_norm: weight of the quadratic term, which makes the minimum unique. It moves the cutoff by
             N tau_norm (lambda - mean) items, so it must be small for long lists. It pulls towards the mean score of
             the list, so that adding a constant to all scores moves the threshold by that constant.
-        step_size: size of the gradient step, relative to the mean distance of the scores from their mean.
+        step_size: size of the gradient step; step_unit: "spread" (see above) or "score".
         update_rate: weight of the new curvature.
 
     Example:
@@ -67,6 +69,7 @@ class ThresholdTracker(nn.Module):
         tau: float = 0.01,
         tau_norm: float = 1e-6,
         step_size: float = 0.25,
+        step_unit: str = "spread",
         update_rate: float = 0.1,
     ) -> None:
         super().__init__()
@@ -75,6 +78,7 @@ class ThresholdTracker(nn.Module):
         self.k = k
         self.tau, self.tau_norm = check_positive("tau", tau), check_positive("tau_norm", tau_norm)
         self.step_size = check_positive("step_size", step_size)
+        self.step_unit = check_choice("step_unit", step_unit, ("spread", "score"))
         self.update_rate = check_share("update_rate", update_rate, open_end=False)
         self.table = IdTable(width=2)
 
@@ -114,10 +118,12 @@ class ThresholdTracker(nn.Module):
             best, top_share = _best(scores, share, scores.shape[1])
             before = torch.where(known, before, _start(best, top_share, level))
         slope, here = self._derivatives(scores, share, level, mean, before)
-        spread = ((scores - mean[:, None]).abs() * share).sum(1)
         # The share of items is at most 1; only for scores about 1 / tau_norm apart is the quadratic term larger.
         slope = slope.clamp(-1, 1)
-        value = before - self.step_size * spread * slope * (level * (1 - level)).rsqrt()
+        if self.step_unit == "spread":
+            spread = ((scores - mean[:, None]).abs() * share).sum(1)
+            slope = spread * slope * (level * (1 - level)).rsqrt()
+        value = before - self.step_size * slope
         curvature = curvature.lerp(here, self.update_rate)
         if not all_known:
             value, curvature = torch.where(known, value, before), torch.where(known, curvature, here)

@@ -123,18 +123,23 @@ class TopKNDCGLoss(CompositionalLoss):
         1 - 1/Z_k * sum over relevant i of psi(s_i - lambda) gain_i / log2(1 + r_i + shift)
 
     with psi(x) = 1 / (1 + exp(-x / temperature)) and lambda the score that separates the first k items from the rest.
-    Lists of at most k items need no such selection: psi is 1 there. About in [0, 1].
+    Lists of at most k items need no such selection: psi is 1 there. About in [0, 1], except with `selector=
+    "squared-hinge"`, whose psi has no upper bound.
 
     Args:
         k: the cutoff of the metric, 1 or more.
         statistics: statistics of the lists of the training data. None: every batch holds whole lists, and lambda is
             exact.
+        selector: the smooth indicator. "sigmoid" is the psi above. "squared-hinge" is max(0, x / temperature)^2, which
+            is 0 for items below lambda, as the paper's proof needs. "rank" is psi(k - r_i) with the surrogate rank r_i
+            and no lambda: the earlier formulation, for comparison.
         selector_gradient: "stopped" treats psi as a constant weight (the paper's practical estimator); "full" also
             differentiates psi and lambda (the theoretical one).
         temperature: width of psi.
         threshold_tau, threshold_norm: smoothness of lambda, see `ThresholdTracker`.
-        threshold_step: step size of the running lambda, relative to the spread of the scores; threshold_rate: update
-            rate of its curvature. Only with `statistics`.
+        threshold_step: step size of the running lambda in the unit `threshold_unit`: "spread" measures it in the spread
+            of the scores, "score" in scores (the paper's plain gradient step); threshold_rate: update rate of its
+            curvature. Only with `statistics`.
         margin, gain, discount_shift, update_rate, self_weight: see `NDCGLoss`.
         lists, empty, reduction: see `ListLoss`.
 
@@ -155,11 +160,13 @@ class TopKNDCGLoss(CompositionalLoss):
         k: int = 10,
         statistics: ListStatistics | None = None,
         *,
+        selector: str = "sigmoid",
         selector_gradient: str = "stopped",
         temperature: float = 0.5,
         threshold_tau: float = 0.01,
         threshold_norm: float = 1e-6,
         threshold_step: float = 0.25,
+        threshold_unit: str = "spread",
         threshold_rate: float = 0.1,
         margin: float = 1.0,
         gain: Gain = "exp2",
@@ -182,23 +189,33 @@ class TopKNDCGLoss(CompositionalLoss):
         )
         self.surrogate = SquaredHinge(check_positive("margin", margin))
         self.discount_shift = check_positive("discount_shift", discount_shift, zero=True)
+        self.selector = check_choice("selector", selector, ("sigmoid", "squared-hinge", "rank"))
         self.selector_gradient = check_choice("selector_gradient", selector_gradient, ("stopped", "full"))
         self.temperature = check_positive("temperature", temperature)
         self.thresholds = ThresholdTracker(
-            k, tau=threshold_tau, tau_norm=threshold_norm, step_size=threshold_step, update_rate=threshold_rate
+            k,
+            tau=threshold_tau,
+            tau_norm=threshold_norm,
+            step_size=threshold_step,
+            step_unit=threshold_unit,
+            update_rate=threshold_rate,
         )
 
     def inner(self, lists: Lists, sample: Sample) -> Tensor:
         return surrogate_ranks(lists, sample, self.surrogate)
 
     def outer(self, lists: Lists, sample: Sample, inner: Tensor, group_ids: Tensor | None) -> Tensor:
-        gained = sample.gains * self._selected(lists, sample, group_ids)
+        gained = sample.gains * self._selected(lists, sample, inner, group_ids)
         value = 1 - discounted(gained, inner + self.discount_shift).sum(1) / sample.ideal
         return first_order_only(value, type(self).__name__, "its gradient holds the threshold of the top k fixed")
 
-    def _selected(self, lists: Lists, sample: Sample, group_ids: Tensor | None) -> Tensor:
-        """Compute psi of each relevant item, (Q, A)."""
+    def _selected(self, lists: Lists, sample: Sample, ranks: Tensor, group_ids: Tensor | None) -> Tensor:
+        """Compute psi of each relevant item, (Q, A), from its surrogate rank (Q, A) or from the threshold."""
         long = sample.valid & (sample.size > self.thresholds.k)
+        if self.selector == "rank":
+            ranks = ranks.detach() if self.selector_gradient == "stopped" else ranks
+            inside = torch.sigmoid((self.thresholds.k - ranks) / self.temperature)
+            return torch.where(long[:, None], inside, 1)
         scores = lists.scores.gather(1, sample.index)
         share = lists.mask.to(scores.dtype) if sample.represented is None else sample.represented
         share = share / share.sum(1, keepdim=True).clamp_min(torch.finfo(share.dtype).tiny)
@@ -222,7 +239,8 @@ class TopKNDCGLoss(CompositionalLoss):
         else:
             moves = (self.thresholds.pull(scores, share, threshold) * (scores - scores.detach())).sum(1)
             above = relevant - (threshold.value + moves)[:, None]
-        return torch.sigmoid(above / self.temperature)
+        above = above / self.temperature
+        return torch.sigmoid(above) if self.selector == "sigmoid" else above.clamp_min(0).square()
 
 
 class ListwiseCELoss(CompositionalLoss):
@@ -234,6 +252,7 @@ class ListwiseCELoss(CompositionalLoss):
     sampled lists the inner sum is estimated and smoothed as in `NDCGLoss`, in logarithms, so no score is too large.
 
     Args:
+        item_weights: "gains" weighs relevant items by their gains; "equal" weighs all alike.
         statistics, gain, update_rate, self_weight: see `NDCGLoss`.
         lists, empty, reduction: see `ListLoss`.
 
@@ -250,6 +269,7 @@ class ListwiseCELoss(CompositionalLoss):
         self,
         statistics: ListStatistics | None = None,
         *,
+        item_weights: str = "gains",
         gain: Gain = "exp2",
         update_rate: float = 0.1,
         self_weight: str = "exact",
@@ -267,6 +287,7 @@ class ListwiseCELoss(CompositionalLoss):
             reduction=reduction,
             space="log",
         )
+        self.item_weights = check_choice("item_weights", item_weights, ("gains", "equal"))
 
     def inner(self, lists: Lists, sample: Sample) -> Tensor:
         terms = lists.scores if sample.represented is None else lists.scores + sample.represented.log()
@@ -281,8 +302,12 @@ class ListwiseCELoss(CompositionalLoss):
         )
 
     def outer(self, lists: Lists, sample: Sample, inner: Tensor, group_ids: Tensor | None) -> Tensor:
-        total = sample.gains.sum(1, keepdim=True).clamp_min(torch.finfo(sample.gains.dtype).tiny)
-        return (sample.gains / total * inner).sum(1)
+        gains = sample.gains
+        if self.item_weights == "equal":
+            weights = lists.mask if lists.weights is None else lists.weights
+            gains = weights.gather(1, sample.index) * (gains > 0).to(gains.dtype)
+        total = gains.sum(1, keepdim=True).clamp_min(torch.finfo(gains.dtype).tiny)
+        return (gains / total * inner).sum(1)
 
     def attach(self, mean: Tensor, observed: Tensor) -> Tensor:
         # d log u = du / u, and du of the estimate u is u times the change of its logarithm.
