@@ -9,6 +9,8 @@ from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader
 from typing_extensions import Self
 
@@ -296,6 +298,10 @@ class Problem(Options, ABC, Generic[S, P]):
     @abstractmethod
     def build_loss(self, schema: S, train: P, *, steps: int) -> nn.Module:
         """Return a new loss for a training of so many steps."""
+
+    def build_schedule(self, optimiser: Optimizer, steps: int) -> LRScheduler:
+        """Return the learning-rate schedule of a training of so many steps."""
+        return self.schedule.build(optimiser, steps)
 
     @abstractmethod
     def train_loader(self, train: P, seed: int) -> DataLoader[Batch]:

@@ -8,8 +8,10 @@ from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader, Dataset
 
 from rankwise.data import (
@@ -28,7 +30,7 @@ from rankwise.data import (
     number_like,
 )
 from rankwise.estimators.groups import counts_prior
-from rankwise.losses import LOSSES, ListLoss, ListStatistics, SwitchLoss
+from rankwise.losses import ListLoss, ListStatistics
 from rankwise.models import EASE, Blend, ItemItemScorer, MatrixFactorisation, NeuMF
 from rankwise.problems.batches import batches_of
 from rankwise.problems.blending import choose_blend, judged_rows
@@ -44,6 +46,7 @@ from rankwise.problems.problem import (
     batch_size,
 )
 from rankwise.problems.rows import JudgedRows, evaluate_rows, predict_rows, show_rows
+from rankwise.problems.warm_up import WarmUp
 from rankwise.samplers import SeededBatchSampler, ShuffledBatchSampler
 from rankwise.samplers.queries import HistoryBatchSampler
 from rankwise.training import Budget, EvaluationOptions, OptimiserOptions, Outputs, ScheduleOptions
@@ -164,19 +167,6 @@ class UserListBatches(Options):
         return self
 
 
-class LossWarmUp(Options):
-    """Start with another `loss` for so many `steps`."""
-
-    loss: str = "listwise-cross-entropy"
-    steps: Count
-
-    @field_validator("loss")
-    @classmethod
-    def _known(cls, loss: str) -> str:
-        LOSSES.get(loss)
-        return loss
-
-
 class Recommendation(Problem[InteractionSchema, InteractionPart]):
     """Rank all items for each user; those the user is known to have chosen are left out.
 
@@ -205,7 +195,7 @@ class Recommendation(Problem[InteractionSchema, InteractionPart]):
     data: InteractionOptions = InteractionOptions()
     model: RecommenderOptions = RecommenderOptions()
     loss: LossChoice = LossChoice.of("song", discount_shift=30)
-    warm_up: LossWarmUp | None = None
+    warm_up: WarmUp | None = None
     batches: UserListBatches = UserListBatches()
     optimiser: RecommenderOptimiser = RecommenderOptimiser()
     schedule: RecommenderSchedule = RecommenderSchedule()
@@ -220,8 +210,8 @@ class Recommendation(Problem[InteractionSchema, InteractionPart]):
             raise ValueError(
                 f"{self.model.name} scores all items at once: expected no batches.relevant and no irrelevant"
             )
-        if self.warm_up is not None and self.budget.steps is not None and self.warm_up.steps >= self.budget.steps:
-            raise ValueError(f"expected a warm_up shorter than the {self.budget.steps} steps of the budget")
+        if self.warm_up is not None:
+            self.warm_up.check_budget(self.budget)
         return self
 
     @property
@@ -307,9 +297,14 @@ class Recommendation(Problem[InteractionSchema, InteractionPart]):
 
     def build_loss(self, schema: InteractionSchema, train: InteractionPart, *, steps: int) -> nn.Module:
         loss = self._sampled(self.loss, train)
+        return (
+            loss if self.warm_up is None else self.warm_up.wrap_loss(loss, lambda choice: self._sampled(choice, train))
+        )
+
+    def build_schedule(self, optimiser: Optimizer, steps: int) -> LRScheduler:
         if self.warm_up is None:
-            return loss
-        return SwitchLoss(self._sampled(LossChoice.of(self.warm_up.loss), train), loss, after=self.warm_up.steps)
+            return super().build_schedule(optimiser, steps)
+        return self.warm_up.build_schedule(self.schedule, self.optimiser, optimiser, steps)
 
     def train_loader(self, train: InteractionPart, seed: int) -> DataLoader[Batch]:
         batches, known = self.batches, train.known
@@ -336,6 +331,8 @@ class Recommendation(Problem[InteractionSchema, InteractionPart]):
     def training_step(
         self, model: nn.Module, loss: nn.Module, batch: Batch, *, previous: Outputs | None = None
     ) -> Tensor:
+        if self.warm_up is not None:
+            self.warm_up.finish(model, loss)
         # In a batch of whole lists single items need no state.
         sample_ids = None if batch.labels.ndim == 2 else batch.sample_ids
         before = None if previous is None else previous(batch.features)

@@ -36,6 +36,8 @@ class QueryBatchSampler(SeededBatchSampler):
         queries: queries in every batch; the last batch of an epoch may hold fewer.
         relevant: relevant items of each query, or None for all of them.
         irrelevant: irrelevant items of each query, or None for all of them. With both None batches hold whole lists.
+        longest: items of a query at most, or None. A longer list is cut to that many items, drawn at random at each
+            visit, one relevant item at least among them.
         without_relevant: treatment of queries without a relevant item, for which ranking losses have no gradient:
             "skip" them, "keep" them, or "error".
         batches: length of an epoch. If given, every batch has all its queries, and queries are visited equally often,
@@ -67,6 +69,7 @@ class QueryBatchSampler(SeededBatchSampler):
         queries: int,
         relevant: int | None = None,
         irrelevant: int | None = None,
+        longest: int | None = None,
         without_relevant: str = "skip",
         batches: int | None = None,
         drop_last: bool = False,
@@ -81,6 +84,7 @@ class QueryBatchSampler(SeededBatchSampler):
         check_same_shape("query_ids", ids, "labels", grades.shape)
         self.relevant = None if relevant is None else check_count("relevant", relevant, least=1)
         self.irrelevant = None if irrelevant is None else check_count("irrelevant", irrelevant, least=0)
+        self.longest = None if longest is None else check_count("longest", longest, least=1)
         self.without_relevant = check_choice("without_relevant", without_relevant, WITHOUT_RELEVANT)
         self._ids = ids.numpy() if keep_lists else None
         lists = _items_of_queries(grades.numpy() > 0, ids.numpy())
@@ -99,9 +103,7 @@ class QueryBatchSampler(SeededBatchSampler):
         self.queries = check_at_most("queries", queries, len(self._queries), "queries to draw from")
         visits = len(self._queries) if batches is None else check_count("batches", batches, least=1) * self.queries
         self._visits = visits
-        sizes = sorted(
-            self._size(hits, self.relevant) + self._size(rest, self.irrelevant) for hits, rest in self._queries
-        )
+        sizes = sorted(self._length(hits, rest) for hits, rest in self._queries)
         super().__init__(
             items=len(grades),
             batches=number_of_batches(visits, self.queries, drop_last),
@@ -124,8 +126,8 @@ class QueryBatchSampler(SeededBatchSampler):
             parts = []
             for which in queries.deal(min(self.queries, self._visits - number * self.queries)).tolist():
                 hits, rest = self._queries[which]
-                parts.append(_some(hits, self._size(hits, self.relevant), generator))
-                parts.append(_some(rest, self._size(rest, self.irrelevant), generator))
+                relevant, irrelevant = self._numbers(hits, rest, generator)
+                parts += [_some(hits, relevant, generator), _some(rest, irrelevant, generator)]
             yield np.concatenate(parts)
 
     def _own(self, batch: Indices, rank: int, world_size: int) -> Indices:
@@ -134,6 +136,21 @@ class QueryBatchSampler(SeededBatchSampler):
         _, number = np.unique(self._ids[batch], return_inverse=True)
         own: Indices = batch[number % world_size == rank]
         return own
+
+    def _length(self, hits: Indices, rest: Indices) -> int:
+        """Return the number of items that a visit draws of a query."""
+        length = self._size(hits, self.relevant) + self._size(rest, self.irrelevant)
+        return length if self.longest is None else min(self.longest, length)
+
+    def _numbers(self, hits: Indices, rest: Indices, generator: torch.Generator) -> tuple[int, int]:
+        """Return the numbers of relevant and irrelevant items that a visit draws of a query."""
+        relevant, irrelevant = self._size(hits, self.relevant), self._size(rest, self.irrelevant)
+        length = self._length(hits, rest)
+        if length < relevant + irrelevant:
+            drawn = int((draw_distinct(relevant + irrelevant, length, generator) < relevant).sum())
+            relevant = max(drawn, min(1, relevant))
+            irrelevant = length - relevant
+        return relevant, irrelevant
 
     @staticmethod
     def _size(items: Indices, wanted: int | None) -> int:

@@ -141,7 +141,7 @@ class _Training:
                 stacklevel=3,
             )
         self.optimiser = problem.optimiser.build([*self.model.parameters(), *self.loss.parameters()])
-        self.schedule = problem.schedule.build(self.optimiser, steps)
+        self.schedule = problem.build_schedule(self.optimiser, steps)
         rows = problem.gradient.rows_at_once
         chunked = self.model if rows is None else InChunks(self.model, rows)
         self.previous = PreviousWeights(self.model, self.optimiser) if problem.gradient.previous_weights else None

@@ -80,11 +80,16 @@ class ScheduleOptions(Options):
     at: tuple[Share, ...] = (0.5,)
     factor: Positive = 0.1
 
-    def build(self, optimiser: Optimizer, steps: int) -> LRScheduler:
-        """Return the schedule of a run of so many steps."""
-        if self.name == "cosine" and not self.warmup:
+    def build(self, optimiser: Optimizer, steps: int, *, first: tuple[int, float] = (0, 1.0)) -> LRScheduler:
+        """Return the schedule of a run of so many steps.
+
+        Args:
+            first: number of steps at the start that have a constant learning rate instead, and that rate as a multiple
+                of the optimiser's.
+        """
+        if self.name == "cosine" and not self.warmup and not first[0]:
             return CosineAnnealingLR(optimiser, steps)
-        return LambdaLR(optimiser, lambda step: self._share_of_rate(step, steps))
+        return LambdaLR(optimiser, lambda step: first[1] if step < first[0] else self._share_of_rate(step, steps))
 
     def _share_of_rate(self, step: int, steps: int) -> float:
         if self.name == "constant":
