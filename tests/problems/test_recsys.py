@@ -179,7 +179,9 @@ def test_a_loss_of_sampled_lists_is_told_what_the_lists_hold():
 def test_the_last_layer_is_drawn_anew_after_the_warm_up():
     warm_up = {"loss": "solc", "steps": 1, "learning_rate": 0.5, "reset_last_layer": True}
     problem = Recommendation(
-        model={"name": "neumf", "dimensions": 8}, warm_up=warm_up, batches={"relevant": 2, "irrelevant": 4}
+        model={"name": "neumf", "dimensions": 8},
+        warm_up=warm_up,
+        batches={"users": 32, "relevant": 2, "irrelevant": 4},
     )
     model, loss = problem.build_model(SCHEMA), problem.build_loss(SCHEMA, PARTS.train, steps=3)
     changed = []
