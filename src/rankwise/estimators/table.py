@@ -419,7 +419,8 @@ class HashIndex:
     slots: Tensor
 
     def __init__(self, ids: Tensor) -> None:
-        self._clear(len(ids))
+        # As roomy as a table that has grown to this size: a probe rarely leaves its first window.
+        self._clear(2 * len(ids))
         self.add(ids)
 
     def find(self, ids: Tensor, known: Tensor) -> Tensor:
