@@ -56,12 +56,12 @@ SETTINGS: dict[str, dict[str, str]] = {
     "MKL compatible": {"MKL_CBWR": "COMPATIBLE"} | threads(1),
 }
 PACKAGES = ("losses", "metrics", "estimators", "pairs", "models")
-MODULES = ("lists", "ranks", "sorting", "surrogates", "gains")
+MODULES = ("lists", "ranks", "sorting", "surrogates")
 NUMERIC = [
     *(f"tests/{name}" for name in (*PACKAGES, "sklearn_estimators")),
-    *(f"tests/test_{name}.py" for name in MODULES),
+    *(f"tests/test_{name}.py" for name in (*MODULES, "gains")),
     *(f"src/rankwise/{name}" for name in (*PACKAGES, "sklearn")),
-    *(f"src/rankwise/{name}.py" for name in (*MODULES, "positives")),
+    *(f"src/rankwise/{name}.py" for name in MODULES),
 ]
 # Those that compare what went through tiles, chunks, a compiler, another order or a training.
 FRAGILE = [

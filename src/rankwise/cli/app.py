@@ -372,7 +372,7 @@ def compare(
 ) -> None:
     """Is one model better than another, or was it luck? Differences to the first, with intervals and a paired test.
 
-    With many queries their differences are tested; with a single list its items are drawn again and again.
+    With many queries their differences are tested; with a single list its items are drawn with replacement.
     """
     if len(paths) < 2:
         raise typer.BadParameter("expected two or more", param_hint="PATHS")

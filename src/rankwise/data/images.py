@@ -144,11 +144,11 @@ class ImagePart(Dataset[Batch]):
 
 @dataclass(frozen=True)
 class ImageSchema:
-    """The form of images, and the classes of those to learn from.
+    """Schema of images: their form, and the classes of the training part.
 
-    Classes are matched by name. A source may lack some of them. Those that training did not have are numbered after the
-    known ones, or refused, as `unknown_classes` says; where labels are optional, images with refused classes are read
-    without labels, with a `DataNote`.
+    Classes are matched by name. A source may lack some of them. Classes that training did not have are numbered after
+    the known ones or refused, see `unknown_classes`; if labels are optional, images of refused classes are read without
+    labels, with a `DataNote`.
 
     Attributes:
         classes: names of the classes 0 .. C-1.

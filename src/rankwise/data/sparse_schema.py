@@ -1,4 +1,4 @@
-"""The schema of sparse examples with many labels: names and numbers of features and labels."""
+"""Schema of sparse examples with many labels: names and numbers of features and labels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["SparseSchema", "read_multilabel"]
 
 @dataclass(frozen=True)
 class SparseSchema:
-    """The features and labels of sparse examples, in the order of the model's inputs and outputs.
+    """Features and labels of sparse examples, in the order of the model's inputs and outputs.
 
     Attributes:
         features, labels: D and L, their numbers.
@@ -70,7 +70,7 @@ class SparseSchema:
         return asdict(self)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return what is too large for JSON: nothing."""
+        """Return the tensors that are too large for JSON: none."""
         return {}
 
     @classmethod

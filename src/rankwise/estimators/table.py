@@ -419,7 +419,7 @@ class HashIndex:
     slots: Tensor
 
     def __init__(self, ids: Tensor) -> None:
-        # As roomy as a table that has grown to this size: a probe rarely leaves its first window.
+        # As many slots as in a table that has grown to this size: a probe rarely leaves its first window.
         self._clear(2 * len(ids))
         self.add(ids)
 

@@ -177,7 +177,7 @@ _SURROGATES = {"ramp": _ramp, "avg": _avg, "avg+": _avg_plus, "max": _max, "ts":
 
 @dataclass(frozen=True)
 class PApMargins:
-    """Leads of positives over negatives in lists, (Q,) each, in units of the margin; NaN if a list is left out.
+    """Score leads of positives over the best negative of each list, (Q,), in units of the margin; NaN if left out.
 
     A surrogate is 0 where its lead is at least 1.
 
@@ -205,7 +205,7 @@ def pap_margins(
     mask: object = None,
     short_lists: str = "skip",
 ) -> PApMargins:
-    """Compute the leads of positives over negatives in each list.
+    """Compute the score leads of positives over the best negative of each list.
 
     Args:
         scores: (N,) one list, or many with `query_ids`; or (Q, L) one list per row.

@@ -79,7 +79,7 @@ def two_sides(lists: Lists) -> tuple[Side, Side]:
 
 
 def best(side: Side, counts: Tensor, most: int | None = None) -> Side:
-    """Return the `counts` (Q,) items of the highest scores of each list, in any order; all, if there are fewer.
+    """Return the `counts` (Q,) items of highest score of each list, in any order, or all if there are fewer.
 
     `most` is the largest of the counts, if the host knows it.
     """

@@ -36,7 +36,7 @@ CLASSIFIER, TEMPERATURE = "classifier", "temperature"
 
 
 class _Part(Protocol):
-    """Items with classes."""
+    """Part of data whose items have classes."""
 
     @property
     def labels(self) -> Tensor: ...

@@ -326,7 +326,7 @@ class _Training:
             )
 
     def _judged(self) -> AbstractContextManager[None]:
-        """Inside, the model has the weights that are judged and given back."""
+        """Return a context in which the model has the weights to evaluate: the averaged ones, if there are any."""
         return nullcontext() if self.average is None else self.average.applied()
 
     def _judged_weights(self) -> dict[str, Tensor]:

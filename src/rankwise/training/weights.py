@@ -52,7 +52,7 @@ class AverageWeights:
 
     @torch.no_grad()
     def update(self) -> None:
-        """Take note of the weights after a step."""
+        """Add the weights after a step to the average."""
         self.step += 1
         count = self.step - self.after
         if count < 1:
@@ -173,7 +173,7 @@ class PreviousWeights:
         }
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The weights before the last step by name; empty before the first."""
+        """Return the weights before the last step, by name; none before the first step."""
         return dict(self._weights)
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
