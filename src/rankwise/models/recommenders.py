@@ -14,8 +14,8 @@ from rankwise.models.rows import fully_connected
 
 __all__ = ["ItemItemScorer", "MatrixFactorisation", "NeuMF", "items_beside", "shared_history"]
 
-# Pairs of a user and an item that the network of NeuMF scores at once without a graph. On a CPU 1,024 to 8,192 are about
-# equally fast, and 10 to 18 times faster than 32 users with 26,744 items each; elsewhere fewer kernels are faster.
+# Pairs of a user and an item that the network of NeuMF scores at once without a graph. On a CPU 1,024 to 8,192 are
+# about equally fast, and 10 to 18 times faster than 32 users with 26,744 items each; elsewhere few kernels are fast.
 _PAIRS_ON_CPU, _PAIRS_ELSEWHERE = 1 << 12, 1 << 20
 
 

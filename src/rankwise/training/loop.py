@@ -218,9 +218,7 @@ class _Training:
         if rows is None or rows >= len(part):
             return part
         if getattr(part, "query_ids", None) is not None:
-            raise ValueError(
-                "evaluation.rows: expected none where a list has several rows, which may not be torn apart"
-            )
+            raise ValueError("evaluation.rows: expected none where a list has several rows, which belong together")
         return part.take(torch.arange(rows) * len(part) // rows)
 
     def check_memory(self) -> None:

@@ -122,7 +122,7 @@ class Budget(Options):
 
 class EvaluationOptions(Options):
     """Evaluate on the validation part before the first step, after `every` so many steps and at the end; None never
-    does. `rows`: evaluate on so many rows of the validation part only (users, images, examples), evenly spread; the final
+    does. `rows`: evaluate on so many rows of the validation part only (users, images, examples), evenly spread; final
     figures are always of all rows. `patience` evaluations without a better value end the run. `weights`: keep the
     "best" weights by the first metric, or the "last"."""
 
