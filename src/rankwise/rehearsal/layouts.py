@@ -141,6 +141,18 @@ def _extreme(folder: Path, *, rows: Sequence[int], features: int, labels: int, w
     return Made(tuple(_path(f"data.{part}", folder / f"{part}.txt") for part in ("train", "test")))
 
 
+def _texts(folder: Path, *, rows: Sequence[int], vocabulary: int, labels: int, words: int, own: int) -> Made:
+    """Files of LibMultiLabel: `words` words and `own` labels in a line."""
+    draw = np.random.default_rng(SEED)
+    for part, count in zip(("train", "test"), rows, strict=True):
+        with (folder / f"{part}.txt").open("w") as file:
+            for row in range(count):
+                given = " ".join(f"l{each}" for each in sorted({(row + 17 * n * n) % labels for n in range(own)}))
+                used = (draw.zipf(1.2, words) % vocabulary).tolist()
+                file.write(f"{given}\t{' '.join(f'w{word}' for word in used)}\n")
+    return Made(tuple(_path(f"data.{part}", folder / f"{part}.txt") for part in ("train", "test")))
+
+
 def _arff(folder: Path, *, rows: Sequence[int], features: int, labels: int, words: int, own: int) -> Made:
     """Sparse ARFF files of Mulan with the XML file of the labels beside them."""
     draw = np.random.default_rng(SEED)
@@ -378,6 +390,7 @@ LAYOUTS: dict[str, Callable[..., Made]] = {
     "netflix": _netflix,
     "pair-lists": _pair_lists,
     "extreme": _extreme,
+    "texts": _texts,
     "arff": _arff,
     "arrays": _arrays,
     "products": _products,
