@@ -68,6 +68,21 @@ def _table(folder: Path, *, rows: int, features: int, positives: int) -> Made:
     return Made((_path("data.train", folder / "table.csv"),))
 
 
+def _user_tables(folder: Path, *, users: Sequence[int], items: int, features: int, separator: str = "\t") -> Made:
+    """Tables as the authors of pAp@k write them: user_id, f0, f1, ..., label; for training, validation and test."""
+    draw = np.random.default_rng(SEED)
+    changes, first = [], 0
+    for part, name, count in zip(("train", "validation", "test"), ("train", "val", "test"), users, strict=True):
+        user = first + np.repeat(np.arange(count), items)
+        columns: dict[str, NDArray[Any]] = {"user_id": np.char.add("u", user.astype(str))}
+        columns |= {f"f{number}": draw.random(len(user)).astype(np.float32) for number in range(features)}
+        path = folder / f"{name}_data_d{features}.tsv"
+        _write_csv(path, {**columns, "label": (np.arange(len(user)) % 6 == 0).astype(np.float32)}, separator=separator)
+        changes.append(_path(f"data.{part}", path))
+        first += count
+    return Made(tuple(changes))
+
+
 def _letor(folder: Path, *, queries: Sequence[int], documents: int, features: int, filled: float = 1.0) -> Made:
     """Files of lines `grade qid:1 1:0.5 ...` for training, validation and test; `filled` features of a line are given.
 
@@ -386,6 +401,7 @@ def _path(key: str, path: Path) -> str:
 LAYOUTS: dict[str, Callable[..., Made]] = {
     "table": _table,
     "letor": _letor,
+    "user-tables": _user_tables,
     "movielens": _movielens,
     "netflix": _netflix,
     "pair-lists": _pair_lists,
