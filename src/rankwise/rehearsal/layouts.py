@@ -105,9 +105,11 @@ def _letor(folder: Path, *, queries: Sequence[int], documents: int, features: in
     return Made(tuple(changes), rows=share, content=share)
 
 
-def _movielens(folder: Path, *, users: int, items: int, pairs: int, file: str = "ratings.csv") -> Made:
-    """A MovieLens folder: all users and items, fewer ratings of each user."""
-    user, item, each = _pairs(users, items, pairs)
+def _movielens(
+    folder: Path, *, users: int, items: int, pairs: int, file: str = "ratings.csv", each: int | None = None
+) -> Made:
+    """A MovieLens folder: all users and items, fewer ratings of each user, or `each` of so many."""
+    user, item, each = _pairs(users, items, pairs, each)
     draw = np.random.default_rng(SEED)
     columns = {"userId": user + 1, "movieId": item + 1, "rating": draw.integers(1, 6, len(user))}
     columns["timestamp"] = np.arange(len(user))
@@ -358,9 +360,11 @@ def _voc(folder: Path, *, images: Sequence[int], boxes: int, classes: Sequence[s
     return Made((_path("data.train", folder),))
 
 
-def _pairs(users: int, items: int, pairs: int) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+def _pairs(
+    users: int, items: int, pairs: int, each: int | None = None
+) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
     """Return users and items of pairs, different ones for each user, and the number of pairs of a user."""
-    each = max(4, min(MOST_RATINGS, pairs // users), -(-items // users))
+    each = max(4, min(MOST_RATINGS, pairs // users), -(-items // users)) if each is None else each
     user = np.repeat(np.arange(users), each)
     return user, (user * 7919 + np.tile(np.arange(each), users)) % items, each
 
