@@ -12,6 +12,7 @@ from rankwise.cli import main
 from rankwise.problems.kinds import library
 from rankwise.problems.load import BadRecipe, load_about, load_problem
 from rankwise.rehearsal import LAYOUTS, make_data, rehearse
+from rankwise.rehearsal.measure import CLOCKS
 
 TABLE = {
     "about": {"data": "made", "shape": {"layout": "table", "rows": 400, "features": 3, "positives": 40}},
@@ -111,6 +112,12 @@ def test_memory_that_is_not_there_is_found(recipe, monkeypatch):
     found = rehearse(recipe(PRODUCTS), steps=2)
     assert "extrapolated to 32" in found.made
     assert any(problem.startswith("memory:") and "lower batches.classes" in problem for problem in found.problems)
+
+
+def test_cpu_time_is_counted_when_asked(recipe, monkeypatch):
+    ticks = iter(range(1_000_000))
+    monkeypatch.setitem(CLOCKS, "cpu", lambda: float(next(ticks)))
+    assert rehearse(recipe(TABLE), steps=6, clock="cpu").step_seconds == 1.0
 
 
 def test_the_command_prints_and_ends_with_0(recipe, capsys):

@@ -132,6 +132,9 @@ def rehearse(
         typer.Argument(metavar="[KEY=VALUE]...", help="Changes to the recipe, such as batches.size=64."),
     ] = None,
     steps: Annotated[int, typer.Option(min=1, help="Steps to take.")] = 20,
+    clock: Annotated[
+        str, typer.Option(help="What to count: wall, or cpu, the CPU time of this process, on a busy machine.")
+    ] = "wall",
 ) -> None:
     """Measure what a recipe costs on this machine, without its data: memory, time of a step, of an evaluation, of all.
 
@@ -141,7 +144,9 @@ def rehearse(
     """
     from rankwise.cli.rehearse import show_rehearsal
 
-    raise typer.Exit(show_rehearsal(recipe, changes or [], steps=steps))
+    if clock not in (words := ("wall", "cpu")):
+        raise typer.BadParameter(f"unknown word {clock!r}{nearest(clock, words)}", param_hint="--clock")
+    raise typer.Exit(show_rehearsal(recipe, changes or [], steps=steps, clock=clock))
 
 
 @app.command(short_help="Measure how well scores, or a trained run, rank.")

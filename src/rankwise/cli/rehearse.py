@@ -12,7 +12,7 @@ from rankwise.extras import require
 __all__ = ["show_rehearsal"]
 
 
-def show_rehearsal(recipe: str, changes: Sequence[str], *, steps: int) -> int:
+def show_rehearsal(recipe: str, changes: Sequence[str], *, steps: int, clock: str) -> int:
     """Rehearse a recipe and print its costs; return 1 if it cannot be run as it is, else 0."""
     require("training", ("lightning_fabric", "pydantic", "yaml"), extra="train")
     from rankwise.rehearsal import rehearse
@@ -28,7 +28,7 @@ def show_rehearsal(recipe: str, changes: Sequence[str], *, steps: int) -> int:
                 told.append(phase)
                 say(text)
 
-        found = rehearse(recipe, changes, steps=steps, tell=tell)
+        found = rehearse(recipe, changes, steps=steps, clock=clock, tell=tell)
     record(rehearsal=found)
     between = "-" if found.between_seconds is None else _span(found.between_seconds)
     rows = [

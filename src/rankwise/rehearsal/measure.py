@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch.nn.functional import normalize
 
+from rankwise.checks import check_choice
 from rankwise.data import ImagePart, Part, Split
 from rankwise.data.schema import DataNote
 from rankwise.metrics import evaluate_retrieval
@@ -34,8 +35,8 @@ STEPS = 20
 # Steps of the whole batch are extrapolated from smaller batches if they would take longer than this, or more than this
 # share of the free memory.
 LONGEST, MOST_MEMORY = 120.0, 0.6
-# Steps before the times count, if there are some to spare.
-WARM_UP = 2
+# Steps before the times count, if there are some to spare; steps of smaller batches.
+WARM_UP, FEW_STEPS = 2, 3
 # Rows on which an evaluation is measured: as many as take so many seconds.
 FIRST_ROWS, ENOUGH_SECONDS = 32, 3.0
 # Vectors among which neighbours are looked for, to measure it.
@@ -43,6 +44,8 @@ NEIGHBOURS = 3000
 GIB = 2.0**30
 
 Told = Callable[[str], None]
+Clock = Callable[[], float]
+CLOCKS: dict[str, Clock] = {"wall": time.perf_counter, "cpu": time.process_time}
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,12 @@ class Rehearsal:
 
 
 def rehearse(
-    name: str | Path, changes: Sequence[str] = (), *, steps: int = STEPS, tell: Told | None = None
+    name: str | Path,
+    changes: Sequence[str] = (),
+    *,
+    steps: int = STEPS,
+    clock: str = "wall",
+    tell: Told | None = None,
 ) -> Rehearsal:
     """Make data of the shape that a recipe states, read them, take some steps, evaluate once, and extrapolate.
 
@@ -92,9 +100,11 @@ def rehearse(
         name: a recipe with `about.shape`, see `load_problem`.
         changes: to the recipe, `key=value` each.
         steps: to take.
+        clock: "wall", or "cpu" for the CPU time of this process: on a machine that is busy with other work, and with
+            one thread, the time that the run would take alone.
         tell: called with what is being done.
     """
-    tell = tell or (lambda text: None)
+    tell, now = tell or (lambda text: None), CLOCKS[check_choice("clock", clock, CLOCKS)]
     about = load_about(name)
     if about is None or about.shape is None:
         raise BadRecipe(f"about.shape: missing; expected a recipe that states the shape of its data, got {name}")
@@ -105,14 +115,14 @@ def rehearse(
         made = make_data(Path(folder), about.shape)
         problem = _ready(load_problem(name, [*made.changes, *changes]), Path(folder))
         tell("reading")
-        before, start = _resident(), time.perf_counter()
+        before, start = _resident(), now()
         schema, split = problem.read({})
         cut = problem.cut(split, problem.seeds[0])
-        read_seconds = time.perf_counter() - start
+        read_seconds = now() - start
         held = max(0.0, _resident() - before)
-        cost = _step_cost(problem, schema, cut, steps, tell)
+        cost = _step_cost(problem, schema, cut, steps, tell, now)
         tell("evaluating")
-        of_validation = _EvaluationCost.measure(problem, schema, cut)
+        of_validation = _EvaluationCost.measure(problem, schema, cut, now)
         cost = replace(cost, memory=max(cost.memory, _peak(problem)))
     return _extrapolate(problem, cut, made.rows, made.content, held, read_seconds, cost, of_validation)
 
@@ -139,7 +149,7 @@ class _EvaluationCost:
         return self.row * rows + self.pair * rows * rows + self.once
 
     @classmethod
-    def measure(cls, problem: Problem[Any, Any], schema: Any, cut: Split[Any]) -> _EvaluationCost:
+    def measure(cls, problem: Problem[Any, Any], schema: Any, cut: Split[Any], now: Clock) -> _EvaluationCost:
         """Measure on some rows of the validation part; the model is new, which costs as much as a trained one."""
         model = problem.build_model(schema)
         problem.fit_model(model, cut.train)
@@ -147,18 +157,18 @@ class _EvaluationCost:
         vectors = problem.outputs == "vectors"
         rate = 0.0
         for rows, some in _growing(part):
-            start = time.perf_counter()
+            start = now()
             _ = problem.predict(model, some) if vectors else problem.evaluate(model, some)
-            seconds = time.perf_counter() - start
+            seconds = now() - start
             rate = seconds / rows
             if seconds >= ENOUGH_SECONDS:
                 break
         if vectors:
-            pair = _seconds_of_neighbours(problem, part)
+            pair = _seconds_of_neighbours(problem, part, now)
         loss = problem.build_loss(schema, cut.train, steps=1)
-        start = time.perf_counter()
+        start = now()
         check_estimates(problem, model, loss, problem.probe_batch(cut.train))
-        return cls(rate, pair, time.perf_counter() - start)
+        return cls(rate, pair, now() - start)
 
 
 def _ready(problem: Problem[Any, Any], folder: Path) -> Problem[Any, Any]:
@@ -190,16 +200,18 @@ class _Enough(Exception):
     """Enough steps were taken."""
 
 
-def _step_cost(problem: Problem[Any, Any], schema: Any, cut: Split[Any], steps: int, tell: Told) -> _StepCost:
+def _step_cost(
+    problem: Problem[Any, Any], schema: Any, cut: Split[Any], steps: int, tell: Told, now: Clock
+) -> _StepCost:
     """Return the cost of a step, measured, or extrapolated from smaller batches."""
     smaller = [_shrunk(problem, divisor) for divisor in (8, 4)]
     if isinstance(cut.train, Part) or not all(smaller):
-        return _measured(problem, schema, cut, steps, tell)
+        return _measured(problem, schema, cut, steps, tell, now)
     points = []
     for each in smaller:
         assert each is not None
         other, rows = each
-        points.append((rows, _measured(other, schema, cut, 3, tell)))
+        points.append((rows, _measured(other, schema, cut, min(FEW_STEPS, steps), tell, now)))
     (few, low), (more, high) = points
     whole = _shrunk(problem, 1)
     assert whole is not None
@@ -209,8 +221,8 @@ def _step_cost(problem: Problem[Any, Any], schema: Any, cut: Split[Any], steps: 
     free = _free()
     fits = free is None or memory - _resident() < MOST_MEMORY * free
     if fits and seconds * steps < LONGEST:
-        return _measured(problem, schema, cut, steps, tell)
-    return _StepCost(seconds, memory, f"3 steps each of batches of {few} and {more} images, extrapolated to {whole[1]}")
+        return _measured(problem, schema, cut, steps, tell, now)
+    return _StepCost(seconds, memory, f"steps of batches of {few} and {more} images, extrapolated to {whole[1]}")
 
 
 def _shrunk(problem: Problem[Any, Any], divisor: int) -> tuple[Problem[Any, Any], int] | None:
@@ -226,22 +238,24 @@ def _shrunk(problem: Problem[Any, Any], divisor: int) -> tuple[Problem[Any, Any]
     return problem.changed(batches=batches), rows
 
 
-def _measured(problem: Problem[Any, Any], schema: Any, cut: Split[Any], steps: int, tell: Told) -> _StepCost:
+def _measured(
+    problem: Problem[Any, Any], schema: Any, cut: Split[Any], steps: int, tell: Told, now: Clock
+) -> _StepCost:
     """Return the median seconds of a step and the peak memory, of the real training loop."""
     whole = _steps_of(problem, cut)
     steps = min(steps, whole)
     problem = problem.changed(evaluation={"every": None, "weights": "last"})
-    times = [time.perf_counter()]
+    times = [now()]
     stop = times[0] + LONGEST
 
     def on_step(step: Step) -> None:
-        times.append(time.perf_counter())
+        times.append(now())
         tell(f"step {step.number} of {steps}")
         if step.number >= steps or (times[-1] > stop and step.number > WARM_UP):
             raise _Enough
 
     def on_start(last: int, done: int) -> None:
-        times[0] = time.perf_counter()
+        times[0] = now()
 
     with suppress(_Enough):
         fit(problem, schema, cut, seed=problem.seeds[0], on_start=on_start, on_step=on_step)
@@ -269,7 +283,7 @@ def _growing(part: Any) -> Any:
         rows = min(4 * rows, len(part))
 
 
-def _seconds_of_neighbours(problem: Problem[Any, Any], part: Any) -> float:
+def _seconds_of_neighbours(problem: Problem[Any, Any], part: Any, now: Clock) -> float:
     """Return the seconds for each pair of rows that it takes to rank neighbours."""
     count = min(NEIGHBOURS, len(part))
     dimensions = problem.model.dimensions  # type: ignore[attr-defined]
@@ -277,9 +291,9 @@ def _seconds_of_neighbours(problem: Problem[Any, Any], part: Any) -> float:
     labels = part.labels[torch.arange(count) * len(part) // count]
     if isinstance(part, ImagePart):
         labels = torch.arange(count) // 2
-    start = time.perf_counter()
+    start = now()
     evaluate_retrieval(vectors, labels, problem.measured)
-    return (time.perf_counter() - start) / count**2
+    return (now() - start) / count**2
 
 
 def _extrapolate(
