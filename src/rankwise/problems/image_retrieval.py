@@ -114,7 +114,12 @@ class ImageRetrieval(Problem[ImageSchema, ImagePart]):
         yield from self.model.files()
 
     def read(self, sources: Sources) -> tuple[ImageSchema, Split[ImagePart]]:
-        return read_image_parts(self.data, sources, unknown_classes="number")
+        schema, split = read_image_parts(self.data, sources, unknown_classes="number")
+        if split.train.several:
+            raise ValueError(
+                "data: expected one class of each image, got several; the task longtail ranks by each class"
+            )
+        return schema, split
 
     def read_with(self, schema: ImageSchema, sources: Sources) -> Split[ImagePart]:
         return read_named_parts(schema, self.data.sources(sources))

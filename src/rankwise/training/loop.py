@@ -191,7 +191,7 @@ class _Training:
         """Evaluate on the validation part; return whether it is the best so far."""
         metric = self.problem.metric
         with self._judged():
-            means = self.problem.evaluate(self.model, self.split.part("validation")).means
+            means = self.problem.evaluate(self.model, self._validation()).means
         means = self.fabric.broadcast(means)
         chooses = self.problem.evaluation.weights == "best" or self.problem.evaluation.patience is not None
         if math.isnan(means[metric]) and chooses:
@@ -211,6 +211,15 @@ class _Training:
         if on_evaluation is not None:
             on_evaluation(self.step, means)
         return improved
+
+    def _validation(self) -> Any:
+        """Return the rows of the validation part that are evaluated."""
+        part, rows = self.split.part("validation"), self.problem.evaluation.rows
+        if rows is None or rows >= len(part):
+            return part
+        if getattr(part, "query_ids", None) is not None:
+            raise ValueError("evaluation.rows: expected none where a list has several rows, which belong together")
+        return part.take(torch.arange(rows) * len(part) // rows)
 
     def check_memory(self) -> None:
         """Record the errors of the running estimates of the loss; single numbers are kept of the last check only."""

@@ -127,10 +127,12 @@ class Budget(Options):
 
 class EvaluationOptions(Options):
     """Evaluate on the validation part before the first step, after `every` so many steps and at the end; None never
-    does. `patience` evaluations without a better value end the run. `weights`: keep the "best" weights by the first
-    metric, or the "last"."""
+    does. `rows`: evaluate on so many rows of the validation part only (users, images, examples), evenly spread; final
+    figures are always of all rows. `patience` evaluations without a better value end the run. `weights`: keep the
+    "best" weights by the first metric, or the "last"."""
 
     every: Count | None = 100
+    rows: Count | None = None
     patience: Count | None = None
     weights: Literal["best", "last"] = "best"
 

@@ -49,7 +49,8 @@ class BoxOptions(DataOptions):
 
     `validation` and `test` are such data too, or shares of the images of `train`; the lists of a VOC folder name all
     three parts themselves. `images` is the folder of COCO's images, where it is not one of the usual. Every image is
-    brought to `height` x `width` pixels; with `cache` it is kept in memory, its shorter side `resize` pixels long.
+    brought to `height` x `width` pixels: `fit` is "squash", whatever its shape, or "keep", in proportion, with black
+    beside or below it. With `cache` it is kept in memory, its shorter side `resize` pixels long.
     `bad_boxes`: treatment of boxes without an area. `classes` are those of the training data if left out. `workers`
     processes decode images ahead.
     """
@@ -59,6 +60,7 @@ class BoxOptions(DataOptions):
     images: Path | None = None
     height: Count = 512
     width: Count = 512
+    fit: Literal["squash", "keep"] = "squash"
     resize: Count | None = None
     cache: bool = False
     bad_boxes: Literal["error", "skip"] = "error"
@@ -68,12 +70,14 @@ class BoxOptions(DataOptions):
 
 class DetectorOptions(Options):
     """RetinaNet or Faster R-CNN over a small convolutional network, or over torchvision's ResNet with `weights`
-    ("imagenet" or a file) or without. Anchors are `scale` strides wide, `per_cell` sizes times `ratios` in a cell;
-    scores begin at `prior`. Faster R-CNN learns from `sampled` proposals in an image, 512 if left out."""
+    ("imagenet" or a file) or without; a ResNet has a pyramid of 3, 4 or 5 `levels` (5). Anchors are `scale` strides
+    wide, `per_cell` sizes times `ratios` in a cell; scores begin at `prior`. Faster R-CNN learns from `sampled`
+    proposals in an image, 512 if left out."""
 
     kind: Literal["retinanet", "faster-rcnn"] = "retinanet"
     backbone: Literal["conv", "resnet18", "resnet50"] = "conv"
     channels: Annotated[int, Field(ge=8, multiple_of=8)] = 64
+    levels: Literal[3, 4, 5] | None = None
     scale: Annotated[float, Field(gt=0)] = 8.0
     per_cell: Count = 1
     ratios: tuple[Annotated[float, Field(gt=0)], ...] = (1.0,)
@@ -86,6 +90,8 @@ class DetectorOptions(Options):
     def _possible(self) -> DetectorOptions:
         if self.backbone == "conv" and self.weights is not None:
             raise ValueError("expected a ResNet with weights, got conv")
+        if self.backbone == "conv" and self.levels is not None:
+            raise ValueError("expected a ResNet with levels, got conv")
         if self.frozen_batch_norm and self.weights is None:
             raise ValueError("expected weights with frozen_batch_norm, got none")
         if self.kind == "retinanet" and self.sampled is not None:
@@ -111,7 +117,7 @@ class DetectorOptions(Options):
 
     def anchors(self, size: tuple[int, int]) -> Anchors:
         """Return the anchors of an image of this size."""
-        strides = strides_of(self.backbone)
+        strides = strides_of(self.backbone, self.levels)
         return make_anchors(size, strides, scale=self.scale, per_cell=self.per_cell, ratios=self.ratios)
 
 
@@ -204,7 +210,7 @@ class Detection(Problem[DetectionSchema, DetectionPart]):
     def read(self, sources: Sources) -> tuple[DetectionSchema, Split[DetectionPart]]:
         data, given = self.data, self.data.sources(sources)
         boxes = read_boxes(given["train"], images=data.images, classes=data.classes, bad_boxes=data.bad_boxes)
-        schema = DetectionSchema(boxes.classes, data.height, data.width, data.resize, data.bad_boxes)
+        schema = DetectionSchema(boxes.classes, data.height, data.width, data.resize, data.bad_boxes, data.fit)
         parts = schema.parts(boxes, cache=data.cache)
         for name in ("validation", "test"):
             if name in given:
