@@ -244,6 +244,8 @@ def _train_locked(
         if writer is not None:
             if not (resume and existed):
                 lock.enter_context(writer.locked())
+                if writer.exists:
+                    raise FileExistsError(f"{writer.path}: expected no run, got one that another training wrote since")
             if start is None:
                 begun_from = {} if begin is None else _origin_of(begin)
                 writer.write_start(problem, schema, seed, data, **begun_from)

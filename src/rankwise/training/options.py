@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import warnings
 from collections.abc import Iterable
 from datetime import timedelta
@@ -17,6 +16,7 @@ from torch import nn
 from torch.optim import SGD, AdamW, Optimizer
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler
 
+from rankwise.training.launchers import find_launch
 from rankwise.training.weights import AverageWeights
 
 __all__ = [
@@ -171,9 +171,9 @@ class AverageOptions(Options):
 class DeviceOptions(Options):
     """Device, number of processes and precision.
 
-    `devices` counts the processes on this machine, one device each; this program starts them unless torchrun has, which
-    then decides how many. `precision`: "bf16" and "fp16" are mixed, half in the model and full in the loss. A process
-    gives up after `timeout` seconds without an answer from another.
+    `devices` counts the processes on this machine, one device each; this program starts them unless torchrun or srun
+    has, which then decides how many. `precision`: "bf16" and "fp16" are mixed, half in the model and full in the loss.
+    A process gives up after `timeout` seconds without an answer from another.
     """
 
     accelerator: Literal["cpu", "cuda", "auto"] = "auto"
@@ -200,18 +200,17 @@ PRECISIONS = {"32": "32-true", "64": "64-true", "bf16": "bf16-mixed", "fp16": "1
 
 def make_fabric(options: DeviceOptions) -> Fabric:
     """Return a started Fabric; every process of a run must call this before anything costly."""
-    devices, nodes = options.devices, 1
-    if "LOCAL_WORLD_SIZE" in os.environ:  # started by torchrun
-        devices = int(os.environ["LOCAL_WORLD_SIZE"])
-        nodes = int(os.environ["WORLD_SIZE"]) // devices
+    launch = find_launch(options.devices)
+    several = launch.devices * launch.nodes > 1
     with warnings.catch_warnings():
         # Fabric advises faster settings; the caller has chosen.
         warnings.simplefilter("ignore")
         fabric = Fabric(
             accelerator="cuda" if options.on_gpu else "cpu",
-            devices=devices,
-            num_nodes=nodes,
-            strategy=DDPStrategy(timeout=timedelta(seconds=options.timeout)) if devices * nodes > 1 else "auto",
+            devices=launch.devices,
+            num_nodes=launch.nodes,
+            strategy=DDPStrategy(timeout=timedelta(seconds=options.timeout)) if several else "auto",
+            plugins=[launch.environment],
             precision=PRECISIONS[options.precision],  # type: ignore[arg-type]
         )
         fabric.launch()
