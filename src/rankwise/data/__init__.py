@@ -34,6 +34,7 @@ from rankwise.data.multilabel import SparsePart, cut_multilabel, read_extreme
 from rankwise.data.netflix import read_netflix
 from rankwise.data.parts import Batch, Boxes, Part, Split, cut_by_class, require_labels
 from rankwise.data.schema import DataNote, Schema
+from rankwise.data.score_lists import ScoreLists, open_score_lists
 from rankwise.data.scores import Scores, read_scores
 from rankwise.data.sparse import SparseRows
 from rankwise.data.sparse_schema import SparseSchema, read_multilabel
@@ -68,6 +69,7 @@ __all__ = [
     "Judgements",
     "Part",
     "Schema",
+    "ScoreLists",
     "Scores",
     "SparsePart",
     "SparseRows",
@@ -104,6 +106,7 @@ __all__ = [
     "load_digit_retrieval",
     "load_eights",
     "number_like",
+    "open_score_lists",
     "open_table",
     "read_arff",
     "read_boxes",
