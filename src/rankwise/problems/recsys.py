@@ -148,6 +148,20 @@ class RecommenderSchedule(ScheduleOptions):
     factor: Positive = 0.3
 
 
+class RecommenderEvaluation(EvaluationOptions):
+    """Evaluate on the validation part, see `EvaluationOptions`; on so many `users` of it, evenly spread, or on all."""
+
+    every: Count | None = 200
+    users: Count | None = None
+
+    def select(self, validation: InteractionPart) -> InteractionPart:
+        """Return the users of the validation part that are evaluated during the training."""
+        judged = _with_history(validation.labels)
+        if self.users is None or self.users >= len(judged):
+            return validation
+        return validation.take(judged[spread_over(len(judged), self.users)])
+
+
 class UserListBatches(Options):
     """Batches of `users` (128, or all if there are fewer) with all items, or with so many `relevant` and `irrelevant`
     ones of each, drawn anew at each visit."""
@@ -209,7 +223,7 @@ class Recommendation(Problem[InteractionSchema, InteractionPart]):
     optimiser: RecommenderOptimiser = RecommenderOptimiser()
     schedule: RecommenderSchedule = RecommenderSchedule()
     budget: Budget = Budget(epochs=30)
-    evaluation: EvaluationOptions = EvaluationOptions(every=200)
+    evaluation: RecommenderEvaluation = RecommenderEvaluation()
     refit: bool = True
     metrics: Names = ("ndcg@20", "ndcg@10", "recall@20", "hit@10", "map")
 
@@ -284,7 +298,7 @@ class Recommendation(Problem[InteractionSchema, InteractionPart]):
 
     def fit_model(self, model: nn.Module, train: InteractionPart) -> None:
         if isinstance(model, ItemItemScorer) and model.base is not None and self.model.ease is not None:
-            fitted = EASE(train.known.width, regularisation=self.model.ease).fit(train.known.dense())
+            fitted = EASE(train.known.width, regularisation=self.model.ease).fit(train.known.to_torch())
             model.base.copy_(EASE_SCALE * fitted.weights)
 
     @torch.no_grad()

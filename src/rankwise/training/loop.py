@@ -102,7 +102,7 @@ def fit(
         with Interrupts(watch=checkpoints is not None) as interrupts:
             for _ in training.run(on_step):
                 evaluated = improved = False
-                if plan.every is not None and training.due(plan.every):
+                if plan.due(training.step, training.last):
                     evaluated = True
                     if check_memory:
                         training.check_memory()
@@ -177,6 +177,7 @@ class _Training:
         self.step, self.epoch, self.used = 0, 0, 0
         self.losses: list[Tensor] = []
         self.history = History()
+        self.validation = problem.evaluation.select(split.part("validation")) if problem.evaluation.every else None
         self._best: dict[str, Tensor] | None = None
         self._fresh = True
         self._started = time.perf_counter()
@@ -210,7 +211,7 @@ class _Training:
         """Evaluate on the validation part; return whether it is the best so far."""
         metric = self.problem.metric
         with self._judged():
-            means = self.problem.evaluate(self.whole_model(), self.split.part("validation")).means
+            means = self.problem.evaluate(self.whole_model(), self.validation).means
         means = self.fabric.broadcast(means)
         chooses = self.problem.evaluation.weights == "best" or self.problem.evaluation.patience is not None
         if math.isnan(means[metric]) and chooses:

@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from lightning_fabric import Fabric
@@ -121,11 +121,12 @@ class Budget(Options):
 
 
 class EvaluationOptions(Options):
-    """Evaluate on the validation part before the first step, after `every` so many steps and at the end; None never
-    does. `patience` evaluations without a better value end the run. `weights`: keep the "best" weights by the first
-    metric, or the "last"."""
+    """Evaluate on the validation part before the first step (unless `at_start` is false), after `every` so many steps
+    and at the end; None never does. `patience` evaluations without a better value end the run. `weights`: keep the
+    "best" weights by the first metric, or the "last"."""
 
     every: Count | None = 100
+    at_start: bool = True
     patience: Count | None = None
     weights: Literal["best", "last"] = "best"
 
@@ -134,6 +135,16 @@ class EvaluationOptions(Options):
         if self.every is None and (self.patience is not None or self.weights == "best"):
             raise ValueError("expected every to be a number of steps with patience or weights: best, got none")
         return self
+
+    def due(self, step: int, last: int) -> bool:
+        """Return whether to evaluate after a step of a run of `last` steps."""
+        if self.every is None or (step == 0 and not self.at_start):
+            return False
+        return step % self.every == 0 or step == last
+
+    def select(self, validation: Any) -> Any:
+        """Return the lists of the validation part that are evaluated during the training: all."""
+        return validation
 
 
 class CheckpointOptions(Options):
