@@ -20,7 +20,7 @@ from torch.distributed.run import main as torchrun
 from rankwise.cli import main
 from rankwise.training import Checkpoints
 from workers.patience import PATIENCE
-from workers.processes import Program, rank_environments
+from workers.processes import Program, rank_environments, srun_environments
 from workers.rows import write_all, write_table
 
 
@@ -204,12 +204,20 @@ def test_a_full_disk_leaves_the_last_checkpoint_and_says_how_to_go_on(folder, ca
     assert_same_run(folder / "straight", folder / "full")
 
 
-@pytest.mark.parametrize("recipe", ["rows", "queries", "users"])
-def test_two_processes_give_the_metrics_of_one(folder, recipe):
+@pytest.mark.parametrize(
+    "recipe, environments",
+    [
+        ("rows", rank_environments),
+        ("queries", rank_environments),
+        ("users", rank_environments),
+        ("rows", srun_environments),
+    ],
+)
+def test_two_processes_give_the_metrics_of_one(folder, recipe, environments):
     # In float64: in float32 rounding in another order grows from step to step, as it does on any other machine.
     options = [f"{recipe}.yaml", "device.precision='64'"]
     assert main(["train", *options, "--out", "one"]) == 0
-    ranks = [start(*options, "--out", "two", environment=each) for each in rank_environments(2)]
+    ranks = [start(*options, "--out", "two", environment=each) for each in environments(2)]
     written = [rank.communicate(timeout=PATIENCE) for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0, 0], written
     assert "".join(out for out, _ in written).count("Test part") == 1

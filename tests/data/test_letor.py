@@ -212,10 +212,10 @@ class TestCache:
             check_good(read_letor(path, cache=tmp_path / "cache"))
 
     def test_an_interrupted_write_leaves_nothing(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(np, "savez", _never)
+        monkeypatch.setattr("rankwise.data.cache._write_aligned", _never)
         with pytest.raises(RuntimeError, match="must not be called"):
             read_letor(write(tmp_path, GOOD), cache=tmp_path / "cache")
-        assert list((tmp_path / "cache").iterdir()) == []
+        assert not (tmp_path / "cache").exists()
 
 
 # Feature 1 is a time in seconds, feature 2 cannot be told apart in float32, feature 3 is ordinary.
@@ -279,7 +279,7 @@ class TestOrigins:
         monkeypatch.setattr(letor, "_parse", _never)
         again, same = read_table(path, cache=tmp_path / "cache")
         assert same == schema
-        assert torch.equal(again.features, part.features)
+        assert torch.equal(again.features[:], part.features[:])
 
     @given(
         st.lists(st.lists(st.floats(-1e6, 1e6), min_size=3, max_size=3), min_size=1, max_size=30),

@@ -41,9 +41,7 @@ ONLY_CHECKED = {
     "torchrun --nproc-per-node 2 -m rankwise train cells.yaml": "tests/cli/test_train.py trains with two processes",
     "torchrun --nnodes 4 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint first-machine:29500 "
     "-m rankwise train cells.yaml device.accelerator=cuda": "four machines",
-    "srun torchrun --nnodes $SLURM_NNODES --nproc-per-node 8 --rdzv-id $SLURM_JOB_ID --rdzv-backend c10d "
-    "--rdzv-endpoint $(scontrol show hostnames $SLURM_JOB_NODELIST | head -1):29500 "
-    "-m rankwise train cells.yaml device.accelerator=cuda --resume": "four machines",
+    "srun rankwise train cells.yaml device.accelerator=cuda --resume": "four machines",
 }
 
 

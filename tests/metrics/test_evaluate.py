@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from rankwise import metrics
-from rankwise.metrics import create_metric, evaluate
+from rankwise.metrics import create_metric, evaluate, merge_evaluations
 
 
 def random_lists(size=60, length=12, seed=0):
@@ -146,3 +146,29 @@ def test_dictionary_survives_json():
     assert plain["per_query"]["ap"] == result.per_query["ap"].tolist()
     assert plain["intervals"]["ap"] == list(result.intervals["ap"])
     assert "per_query" not in result.to_dict()
+
+
+def test_evaluations_of_other_lists_merge_into_one():
+    random = torch.Generator().manual_seed(0)
+    scores, labels = torch.rand(20, 6, generator=random), torch.randint(0, 2, (20, 6), generator=random)
+    ids = torch.randperm(20, generator=random)
+    whole = evaluate(scores[ids.argsort()], labels[ids.argsort()], ["ap", "recall@2"], query_ids=ids.sort().values)
+    parts = [
+        evaluate(scores[rows], labels[rows], ["ap", "recall@2"], query_ids=ids[rows], bootstrap=0)
+        for rows in torch.arange(20).split([3, 16, 1])
+    ]
+    merged = merge_evaluations(parts)
+    assert merged.means == pytest.approx(whole.means, abs=1e-15)
+    assert merged.intervals == {name: pytest.approx(each, abs=1e-15) for name, each in whole.intervals.items()}
+    assert torch.equal(merged.query_ids, whole.query_ids)
+    assert (merged.skipped, merged.tied) == (whole.skipped, pytest.approx(whole.tied))
+
+
+def test_what_cannot_be_merged_is_refused():
+    one, other = (evaluate([[0.9, 0.8]], [[1, 0]], name, query_ids=[1], bootstrap=0) for name in ("ap", "auroc"))
+    with pytest.raises(ValueError, match="evaluations: expected at least one, got none"):
+        merge_evaluations([])
+    with pytest.raises(ValueError, match="expected the same metrics in all, got ap and auroc"):
+        merge_evaluations([one, other])
+    with pytest.raises(ValueError, match="expected every list in one of them, got the list 1 in two"):
+        merge_evaluations([one, one])

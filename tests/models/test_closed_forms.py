@@ -118,3 +118,24 @@ def test_standardised_scores_have_mean_0_and_deviation_1_and_keep_the_order():
     torch.testing.assert_close(found.std(1, correction=0), torch.ones(5, dtype=torch.float64))
     assert torch.equal(found.argsort(1), scores.argsort(1))
     assert not standardise(torch.full((2, 4), 3.0)).any()
+
+
+def test_sparse_and_dense_histories_give_ease_the_same_bits():
+    history = histories(200, 30).float()
+    for most in (None, 12):
+        models = [EASE(30, regularisation=2.0, user_power=0.5, most=most) for _ in range(2)]
+        dense, sparse = models[0].fit(history), models[1].fit(history.to_sparse())
+        assert torch.equal(dense.weights, sparse.weights)
+
+
+def test_ease_of_a_huge_catalogue_makes_only_the_kept_items_dense():
+    users, items = (torch.rand(100, 50, generator=torch.Generator().manual_seed(0)) < 0.4).nonzero(as_tuple=True)
+    wide, narrow = (
+        torch.sparse_coo_tensor(
+            torch.stack([users, items * step]), torch.ones(len(users)), (100, width), check_invariants=True
+        ).coalesce()
+        for step, width in ((100_000, 5_000_000), (1, 50))  # dense, the wide one has 2 GB
+    )
+    model = EASE(5_000_000, regularisation=2.0, most=50).fit(wide)
+    assert torch.equal(model.columns, torch.arange(50) * 100_000)
+    assert torch.equal(model.weights, EASE(50, regularisation=2.0).fit(narrow).weights)

@@ -16,6 +16,7 @@ from rankwise.problems import Recommendation, rows
 from rankwise.runs import load_run, train
 from rankwise.samplers.queries import HistoryBatchSampler
 from rankwise.testing import check_sampler
+from rankwise.training import fit
 from workers.fitting import fit_with
 
 USERS, ITEMS = 160, 30
@@ -346,3 +347,13 @@ def test_a_share_of_each_users_pairs_is_held_out_for_the_test():
     assert parts.test.wanted.dense().sum() == len(held)
     assert parts.test.known.dense().sum() == len(kept)
     assert parts.train.known.dense().sum() == len(hold_out(kept, share=0.2, seed=5)[0])
+
+
+def test_training_is_evaluated_on_the_users_asked_for_and_not_before_it():
+    problem = Recommendation(model={"name": "item-item"}, batches={"users": 32}, refit=False, **FAST)
+    options = {"every": 2, "at_start": False, "rows": 20}
+    part = PARTS.validation.take(torch.arange(20) * len(PARTS.validation) // 20)
+    fitted = fit(problem.changed(budget={"steps": 4}, evaluation=options), SCHEMA, PARTS)
+    assert fitted.history.steps == [2, 4]
+    fitted.model.eval()
+    assert fitted.history.metrics[-1]["ndcg@20"] == pytest.approx(problem.evaluate(fitted.model, part).means["ndcg@20"])

@@ -65,6 +65,8 @@ class Counter:
 
     def says(self, text): ...
 
+    def reads(self, path, share): ...
+
 
 @pytest.mark.parametrize("budget", [{"steps": 24}, {"epochs": 4}])
 @pytest.mark.parametrize("kept", ["best", "last"])

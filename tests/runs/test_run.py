@@ -161,6 +161,19 @@ def test_only_one_training_writes_to_a_folder(tmp_path):
         pass
 
 
+def test_a_run_that_another_training_wrote_meanwhile_is_not_overwritten(tmp_path, monkeypatch):
+    read = Tabular.read
+
+    def meanwhile(problem, sources):
+        (tmp_path / "run.json").write_text("theirs")
+        return read(problem, sources)
+
+    monkeypatch.setattr(Tabular, "read", meanwhile)
+    with pytest.raises(FileExistsError, match=r"expected no run, got one that another training wrote since"):
+        rw.train(Tabular(**SHORT), train=rows(), out=tmp_path)
+    assert (tmp_path / "run.json").read_text() == "theirs"
+
+
 def test_a_run_of_an_older_format_is_migrated_once(tmp_path):
     path = write_table(tmp_path / "rows.csv")
     alone = {"model": {"regressions": None}, "refit": False}  # as in version 0.1

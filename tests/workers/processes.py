@@ -105,6 +105,17 @@ def rank_environments(world: int) -> list[dict[str, str]]:
     return [{**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(world)]
 
 
+def srun_environments(world: int) -> list[dict[str, str]]:
+    """Return the variables that srun sets for each task of a step on one node."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    shared = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_NTASKS": str(world), "SLURM_STEP_NUM_TASKS": str(world)}
+    shared |= {"SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_NODELIST": "127.0.0.1", "SLURM_NODEID": "0"}
+    shared |= {"MASTER_PORT": port, "GLOO_SOCKET_IFNAME": "lo"}
+    return [{**shared, "SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank)} for rank in range(world)]
+
+
 @cache
 def _start_server() -> None:
     """Wait until the server has imported everything, so that the first process starts as quickly as the others."""

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rankwise.cli.console import print_paragraph, print_table
 from rankwise.cli.machine import record_each
-from rankwise.cli.scores import Columns, by_group, default_metrics, judge, judge_run, open_scores, same_items
+from rankwise.cli.scores import Columns, by_group, default_metrics, is_graded, judge, judge_run, open_scores, same_items
 from rankwise.data import Scores, read_judgements
 from rankwise.data.text_files import is_trec_run
 from rankwise.extras import require
@@ -146,7 +146,7 @@ def _write_seeds(
 def _compare_scores(paths: Sequence[Path], metrics: Sequence[str], columns: Columns) -> Iterator[Compared]:
     first, *others = (open_scores(path, columns) for path in paths)
     others = [same_items(first, other, str(path)) for other, path in zip(others, paths[1:], strict=True)]
-    names = list(metrics) or default_metrics(first)[:1]
+    names = list(metrics) or default_metrics(graded=is_graded(first), by_query=first.query_ids is not None)[:1]
     for name in names:
         yield _compare_all(name, name, [first, *others])
     for group, _ in by_group(first):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from rich import box
 from rich.console import Console, RenderableType
@@ -14,7 +15,7 @@ from rich.text import Text
 
 from rankwise.cli.machine import for_machines
 
-__all__ = ["print_paragraph", "print_table", "progress_bar", "say", "shows_progress", "sparkline"]
+__all__ = ["print_paragraph", "print_table", "progress_bar", "say", "share_bar", "shows_progress", "sparkline"]
 
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDEST = 40  # bars in a sparkline
@@ -99,6 +100,14 @@ def progress_bar(details: str = "") -> Progress:
         transient=True,
         disable=not console.is_terminal,
     )
+
+
+@contextmanager
+def share_bar(what: str) -> Iterator[Callable[[float], None]]:
+    """Show a bar; give the function that is told the share of the work that is done."""
+    with progress_bar() as progress:
+        bar = progress.add_task(what, total=1.0)
+        yield lambda share: progress.update(bar, completed=share)
 
 
 def _print(console: Console, *what: RenderableType) -> None:

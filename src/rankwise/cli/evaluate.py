@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rankwise.cli.console import print_paragraph, print_table
+from rankwise.cli.console import print_paragraph, print_table, share_bar
 from rankwise.cli.machine import record, record_each
-from rankwise.cli.scores import Columns, by_group, default_metrics, facts, judge, judge_run, open_scores
-from rankwise.data import Scores
+from rankwise.cli.scores import Columns, facts, judge_lists, judge_run
 from rankwise.data.text_files import is_trec_run
 from rankwise.extras import require
 from rankwise.metrics import Evaluation
@@ -45,8 +44,7 @@ def show_evaluation(
     if is_trec_run(what):
         _show(str(what), judge_run(what, judgements, metrics))
         return
-    scores = open_scores(what, columns)
-    _show_scores(str(what), scores, metrics)
+    _show_scores(what, columns, metrics)
 
 
 def _show_run(
@@ -116,18 +114,18 @@ def _show_seeds(
         print_paragraph(f"Report: {report}")
 
 
-def _show_scores(title: str, scores: Scores, metrics: Sequence[str]) -> None:
-    names = list(metrics) or default_metrics(scores)
-    _show(title, judge(scores, names))
-    groups = [(name, judge(rows, names, bootstrap=0)) for name, rows in by_group(scores)]
+def _show_scores(path: Path, columns: Columns, metrics: Sequence[str]) -> None:
+    with share_bar("evaluate") as on_progress:
+        evaluation, groups = judge_lists(path, columns, metrics, on_progress)
+    _show(str(path), evaluation)
     if groups:
-        record(groups={name: facts(evaluation) for name, evaluation in groups})
+        record(groups={name: facts(evaluation) for name, evaluation in groups.items()})
         rows = [
             (name, f"{len(evaluation.query_ids)}", *(f"{evaluation.means[metric]:.4f}" for metric in evaluation.means))
-            for name, evaluation in groups
+            for name, evaluation in groups.items()
         ]
         print_paragraph("")
-        print_table("By group", ("group", "lists", *groups[0][1].means), rows, numbers=True)
+        print_table("By group", ("group", "lists", *evaluation.means), rows, numbers=True)
 
 
 def _show(title: str, evaluation: Evaluation) -> None:

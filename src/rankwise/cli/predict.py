@@ -5,14 +5,14 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from rankwise.cli.console import print_paragraph, progress_bar, say
+from rankwise.cli.console import print_paragraph, progress_bar, say, share_bar
 from rankwise.extras import require
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def recommend(folder: Path, users: Path | None, out: Path, k: int, device: str) 
     from rankwise.runs import write_tables
 
     run = _open(folder, device)
-    with _progress("recommend") as on_progress:
+    with share_bar("recommend") as on_progress:
         if users is None:
             lists = run.recommend(k=k, on_progress=on_progress)
         else:
@@ -58,7 +58,7 @@ def search(folder: Path, queries: Path, gallery: Path | None, out: Path, k: int,
     from rankwise.runs import write_tables
 
     run = _open(folder, device)
-    with _progress("search") as on_progress:
+    with share_bar("search") as on_progress:
         lists = run.search(queries, gallery, k, on_progress=on_progress)
     if out.suffix == ".trec":
         lists.write(out)
@@ -70,7 +70,7 @@ def search(folder: Path, queries: Path, gallery: Path | None, out: Path, k: int,
 def detect(folder: Path, images: Path, out: Path, drawings: Path | None, device: str) -> None:
     """Write the boxes that a run detects, in the form of COCO's results, and drawings of them."""
     run = _open(folder, device)
-    with _progress("detect") as on_progress:
+    with share_bar("detect") as on_progress:
         boxes = run.detect(images, on_progress=on_progress)
     boxes.write(out)
     _say(f"{len(boxes):,} boxes in {len(boxes.part):,} images", out)
@@ -100,14 +100,6 @@ def _find_device(name: str) -> torch.device:
     except (RuntimeError, AssertionError, NotImplementedError) as problem:
         reason = str(problem).strip().splitlines()[0]
         raise ValueError(f"device: expected auto, cpu or a device of this machine, got {name!r} ({reason})") from None
-
-
-@contextmanager
-def _progress(what: str) -> Iterator[Callable[[float], None]]:
-    """Show a bar; give the function that is told the share of the work that is done."""
-    with progress_bar() as progress:
-        bar = progress.add_task(what, total=1.0)
-        yield lambda share: progress.update(bar, completed=share)
 
 
 def _shown(run: Run, source: Path, **options: Any) -> Iterator[Mapping[str, list[Any]]]:

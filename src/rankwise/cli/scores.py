@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,9 +11,10 @@ import torch
 import typer
 from torch import Tensor
 
-from rankwise.data import Scores, read_judgements, read_scores, read_trec_run
+from rankwise.data import Scores, open_score_lists, read_judgements, read_scores, read_trec_run
+from rankwise.data.files import Progress
 from rankwise.extras import require
-from rankwise.metrics import Evaluation, evaluate_grades, evaluate_run
+from rankwise.metrics import Evaluation, evaluate_grades, evaluate_run, merge_evaluations
 
 __all__ = [
     "Columns",
@@ -20,7 +22,9 @@ __all__ = [
     "check_out",
     "default_metrics",
     "facts",
+    "is_graded",
     "judge",
+    "judge_lists",
     "judge_run",
     "open_scores",
     "read_file",
@@ -86,15 +90,53 @@ def judge_run(path: Path, judgements: Path | None, metrics: Sequence[str], *, bo
     return evaluate_run(read_trec_run(path).by_query(), grades, names, bootstrap=bootstrap)
 
 
-def default_metrics(scores: Scores) -> list[str]:
+def is_graded(scores: Scores) -> bool:
+    """Return whether a label is neither 0 nor 1."""
+    return bool(((scores.labels != 0) & (scores.labels != 1)).any())
+
+
+def default_metrics(*, graded: bool, by_query: bool) -> list[str]:
     """Return the default metrics: NDCG for grades, average precision for labels of 0 and 1."""
-    if bool(((scores.labels != 0) & (scores.labels != 1)).any()):
+    if graded:
         return ["ndcg", "ndcg@10"]
-    return ["ap", "auroc"] if scores.query_ids is None else ["ap", "ndcg@10"]
+    return ["ap", "ndcg@10"] if by_query else ["ap", "auroc"]
 
 
 def judge(scores: Scores, metrics: Sequence[str], *, bootstrap: int = 1000) -> Evaluation:
     return evaluate_grades(scores.scores, scores.labels, metrics, query_ids=scores.query_ids, bootstrap=bootstrap)
+
+
+def judge_lists(
+    path: Path, columns: Columns, metrics: Sequence[str], on_progress: Progress
+) -> tuple[Evaluation, dict[str, Evaluation]]:
+    """Return the metrics of a file of scores that may be larger than memory, and those of each group without intervals.
+
+    Reading is the first half of the work, as far as `on_progress` is told.
+    """
+    if path.suffix.lower() != ".npz":
+        require("reading such a file", ("polars",))
+    with ExitStack() as opened:
+        reading = open_score_lists(path, **vars(columns), on_progress=lambda share: on_progress(share / 2))
+        try:
+            lists = opened.enter_context(reading)
+        except (OSError, ValueError) as problem:
+            raise typer.BadParameter(str(problem)) from None
+        names = list(metrics) or default_metrics(graded=lists.graded, by_query=lists.by_query)
+        group_names = lists.group_names or {}
+        groups: dict[int, list[Evaluation]] = {each: [] for each in group_names}
+        parts, done = [], 0
+        for chunk in lists:
+            # All rows in one chunk: the interval of a single list comes from its items.
+            parts.append(judge(chunk, names, bootstrap=1000 if len(chunk) == lists.rows else 0))
+            for group, judged in groups.items():
+                assert chunk.group_ids is not None
+                rows = _select(chunk, chunk.group_ids.eq(group))
+                if len(rows):
+                    judged.append(judge(rows, names, bootstrap=0))
+            done += len(chunk)
+            on_progress(0.5 + done / lists.rows / 2)
+    whole = parts[0] if len(parts) == 1 else merge_evaluations(parts)
+    return whole, {group_names[group]: merge_evaluations(judged, bootstrap=0) for group, judged in groups.items()}
 
 
 def facts(evaluation: Evaluation) -> dict[str, dict[str, object]]:

@@ -37,10 +37,12 @@ def sigterm_like_ctrl_c() -> Iterator[None]:
 
 def is_first_process() -> bool:
     """Return whether this process prints for the run; the others print errors only."""
-    return os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == "0"
+    names = ("RANK", "LOCAL_RANK", "SLURM_PROCID")  # set by torchrun, by this program, by srun
+    return next((os.environ[name] for name in names if name in os.environ), "0") == "0"
 
 
 def lost_a_process(problem: RuntimeError) -> bool:
     """Return whether an error means that another process of the run has ended."""
     signs = ("closed by peer", "connection reset", "broken pipe", "connection refused", "timed out", "nccl error")
-    return int(os.environ.get("WORLD_SIZE", "1")) > 1 and any(sign in str(problem).lower() for sign in signs)
+    world = os.environ.get("WORLD_SIZE", os.environ.get("SLURM_STEP_NUM_TASKS", "1"))
+    return int(world) > 1 and any(sign in str(problem).lower() for sign in signs)

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["default_folder", "go_on", "train"]
 
+# Seconds between two lines on how far reading is, where there is no terminal.
+READING_SAID_EVERY = 10.0
+
 
 def default_folder(what: str) -> Path:
     """Return the folder of a run if nobody says where: named after the recipe or the data."""
@@ -214,6 +217,14 @@ class _Shown:
         self._progress, self._metric = progress, metric
         self._bar: TaskID | None = None
         self._since, self._rows, self._loss = monotonic(), 0, float("nan")
+
+    def reads(self, path: Path, share: float) -> None:
+        if self._bar is None:
+            self._bar = self._progress.add_task(f"read {path.name}", total=1.0, loss="", value="", speed="")
+        self._progress.update(self._bar, description=f"read {path.name}", completed=share)
+        if not shows_progress() and monotonic() - self._since > READING_SAID_EVERY:
+            self._since = monotonic()
+            self.says(f"{path}: {share:.0%} read")
 
     def begins(self, seed: int, steps: int, done: int) -> None:
         if self._bar is not None:

@@ -35,6 +35,7 @@ from rankwise.data.netflix import read_netflix
 from rankwise.data.parts import Batch, Boxes, Part, Split, cut_by_class, require_labels
 from rankwise.data.rated_films import read_rated_films
 from rankwise.data.schema import DataNote, Schema
+from rankwise.data.score_lists import ScoreLists, open_score_lists
 from rankwise.data.scores import Scores, read_scores
 from rankwise.data.sparse import SparseRows
 from rankwise.data.sparse_schema import SparseSchema, read_multilabel
@@ -69,6 +70,7 @@ __all__ = [
     "Judgements",
     "Part",
     "Schema",
+    "ScoreLists",
     "Scores",
     "SparsePart",
     "SparseRows",
@@ -106,6 +108,7 @@ __all__ = [
     "load_digit_retrieval",
     "load_eights",
     "number_like",
+    "open_score_lists",
     "open_table",
     "read_arff",
     "read_boxes",

@@ -1,26 +1,36 @@
-"""Arrays that took long to read, kept in a file of their own until the original changes."""
+"""Arrays that took long to read, kept in a file of their own until the original changes, and mapped from there."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import struct
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
+from filelock import FileLock
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 __all__ = ["Cache"]
 
 Arrays = Mapping[str, NDArray[np.generic]]
 
-FORMAT = 2  # raise it when what is stored changes: older files are then written anew
+FORMAT = 3  # raise it when what is stored changes: older files are then written anew
+# Arrays begin at multiples of so many bytes of the file, as torch wants them in memory.
+ALIGNMENT = 64
+# Of a local header of a zip file: its length without name and extra fields; the extra field of sizes beyond 4 GiB.
+HEADER, ZIP64 = 30, 20
+PADDING = 0xFFFF  # the kind of an extra field that means nothing
 
 
 class Cache:
-    """The cached form of one file, an .npz in a folder.
+    """The cached form of one file, an uncompressed .npz in a folder, whose arrays are mapped, not read.
 
     It holds as long as the size and the time of change of the original are the same. The name of the cache file comes
     from the original's path and the options it was read with, so a changed original overwrites its old cache.
@@ -38,13 +48,20 @@ class Cache:
         self.path = Path(folder) / f"{original.name}.{name}.npz"
 
     def load(self) -> dict[str, NDArray[np.generic]] | None:
-        """The arrays, or None if there are none, they are of another state of the original, or damaged."""
+        """Map the arrays; None if there are none, they are of another state of the original, or damaged.
+
+        All processes of a machine share the pages of the file. A page that is written to becomes a private copy.
+        """
         try:
-            with self.path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-                if not np.array_equal(stored["state"], self._state):
+            with zipfile.ZipFile(self.path) as archive:
+                with archive.open("state.npy") as file:
+                    if not np.array_equal(npy.read_array(file, allow_pickle=False), self._state):
+                        return None
+                if archive.testzip() is not None:  # compares the checksum of every array
                     return None
-                return {name: stored[name] for name in stored.files if name != "state"}
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+                names = [each.filename for each in archive.infolist() if each.filename != "state.npy"]
+                return {name.removesuffix(".npy"): self._map(archive.getinfo(name)) for name in names}
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, struct.error, NotImplementedError):
             return None
 
     def save(self, arrays: Arrays) -> None:
@@ -52,9 +69,49 @@ class Cache:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f"{self.path.name}.", suffix=".part", dir=self.path.parent)
         try:
-            with os.fdopen(handle, "wb") as file:
-                np.savez(file, allow_pickle=False, state=self._state, **arrays)
+            with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+                for key, array in {"state": self._state, **arrays}.items():
+                    _write_aligned(archive, file, f"{key}.npy", array)
             os.replace(name, self.path)
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise
+
+    @contextmanager
+    def writing(self) -> Iterator[IO[bytes]]:
+        """Keep other processes from writing this cache while entered; give a temporary file beside it."""
+        folder, lock = self.path.parent, Path(f"{self.path}.lock")
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            with FileLock(lock), tempfile.TemporaryFile(dir=folder) as spool:
+                yield spool
+        finally:
+            # Whoever waits for the lock has it open; a second writer would only do the work twice.
+            with suppress(OSError):
+                lock.unlink(missing_ok=True)
+            with suppress(OSError):  # the folder is empty only if reading failed
+                folder.rmdir()
+
+    def _map(self, info: zipfile.ZipInfo) -> NDArray[np.generic]:
+        with self.path.open("rb") as file:
+            file.seek(info.header_offset)
+            header = file.read(HEADER)
+            file.seek(info.header_offset + HEADER + sum(struct.unpack("<HH", header[26:30])))
+            version = npy.read_magic(file)
+            read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+            shape, fortran, dtype = read_header(file)
+            if fortran or dtype.hasobject:
+                raise ValueError(f"{self.path}: expected plain arrays in rows")
+            if 0 in shape or not shape:
+                return np.fromfile(file, dtype, count=int(np.prod(shape))).reshape(shape)
+            return np.memmap(self.path, dtype, "c", offset=file.tell(), shape=shape)
+
+
+def _write_aligned(archive: zipfile.ZipFile, file: IO[bytes], name: str, array: NDArray[Any]) -> None:
+    """Add an array to an archive so that its numbers begin at a multiple of `ALIGNMENT`, as the header of .npy is."""
+    info = zipfile.ZipInfo(name)
+    begin = file.tell() + HEADER + len(name) + ZIP64 + 4
+    padding = -begin % ALIGNMENT
+    info.extra = struct.pack("<HH", PADDING, padding) + bytes(padding)
+    with archive.open(info, "w", force_zip64=True) as member:
+        npy.write_array(member, array, allow_pickle=False)

@@ -89,10 +89,10 @@ def check_parts(
 
 
 def _fill_missing(parts: Mapping[str, Part]) -> dict[str, Part]:
-    first = next(iter(parts.values())).features
+    first = next(iter(parts.values())).features[:]
     medians = torch.from_numpy(np.nanmedian(first.numpy(), axis=0)).to(first.dtype)
     return {
-        name: replace(part, features=torch.where(part.features.isnan(), medians, part.features))
+        name: replace(part, features=torch.where(part.features[:].isnan(), medians, part.features[:]))
         for name, part in parts.items()
     }
 
@@ -110,7 +110,7 @@ def _check_part(part: Part, columns: Sequence[str]) -> Iterator[_Said]:
     yield from _check_labels(part.labels, has_lists=part.query_ids is not None)
     if part.query_ids is not None:
         yield from _check_lists(part.labels, part.query_ids)
-    yield from _check_features(part.features, columns)
+    yield from _check_features(part.features[:], columns)
     yield from _check_repeats(part)
 
 
@@ -206,7 +206,7 @@ def _check_features(features: Tensor, columns: Sequence[str]) -> Iterator[_Said]
 
 def _check_repeats(part: Part) -> Iterator[_Said]:
     groups = None if part.query_ids is None else part.query_ids.numpy()
-    first = torch.from_numpy(first_equal_row(_array(part.features), groups))
+    first = torch.from_numpy(first_equal_row(_array(part.features[:]), groups))
     times = first.bincount(minlength=len(first))[first]
     repeated = times > 1
     if not bool(repeated.any()):
@@ -231,7 +231,7 @@ def _compare(train_name: str, train: Part, name: str, part: Part) -> Iterator[Fi
         widths = f"{train.features.shape[1]} and {part.features.shape[1]} features"
         yield Finding("error", name, f"{train_name} and {name} have {widths}", "read them with the same columns")
         return
-    shared_rows = int((rows_found_in(_array(part.features), _array(train.features)) >= 0).sum())
+    shared_rows = int((rows_found_in(_array(part.features[:]), _array(train.features[:])) >= 0).sum())
     if shared_rows:
         share = f"{100 * shared_rows / len(part):.3g} %"
         yield Finding(

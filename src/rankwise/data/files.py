@@ -8,6 +8,7 @@ import lzma
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, NoReturn, cast
@@ -25,6 +26,7 @@ __all__ = [
     "read_bytes",
     "read_line_blocks",
     "read_text",
+    "report_reading",
 ]
 
 Progress = Callable[[float], None]
@@ -40,6 +42,20 @@ LONGEST_LINE = 1 << 26
 
 GZIP, XZ, BZIP = b"\x1f\x8b", b"\xfd7zXZ\x00", b"BZh"
 _OTHER_TEXT = (b"\xff\xfe", b"\xfe\xff")
+
+
+Report = Callable[[Path, float], None]
+_REPORT: ContextVar[Report | None] = ContextVar("report", default=None)
+
+
+@contextmanager
+def report_reading(report: Report) -> Iterator[None]:
+    """While entered, tell `report` of every file read in blocks: its path and the share that has been read."""
+    token = _REPORT.set(report)
+    try:
+        yield
+    finally:
+        _REPORT.reset(token)
 
 
 @dataclass(frozen=True)
@@ -136,6 +152,14 @@ def read_line_blocks(
     """
     path = check_file(path)
     total = path.stat().st_size
+    report = _REPORT.get()
+
+    def tell(share: float) -> None:
+        if on_progress is not None:
+            on_progress(share)
+        if report is not None:
+            report(path, share)
+
     with _explained(path), path.open("rb") as raw:
         stream = _decompressed(path, raw)
         start = stream.read(len(BYTE_ORDER_MARK))
@@ -152,12 +176,10 @@ def read_line_blocks(
             rest = [rest_of_piece]
             yield block
             line += block.text.count(b"\n") + 1
-            if on_progress is not None:
-                on_progress(min(raw.tell() / total, 1.0))
+            tell(min(raw.tell() / total, 1.0))
         if last := b"".join(rest):
             yield LineBlock(last.removesuffix(b"\n"), line)
-        if on_progress is not None:
-            on_progress(1.0)
+        tell(1.0)
 
 
 def _decompressed(path: Path, raw: IO[bytes]) -> IO[bytes] | _Limited:

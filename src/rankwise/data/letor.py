@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import IO, Any, NamedTuple, NoReturn
 
 import numpy as np
 import torch
@@ -18,15 +19,19 @@ from rankwise.data.columns import loses_differences
 from rankwise.data.complete_lines import parse_complete_lines
 from rankwise.data.files import (
     BLOCK_BYTES,
+    FREE_BYTES,
     LARGEST,
     LineBlock,
     Progress,
     bad_line,
     check_file,
+    is_compressed,
     is_finite_number,
     read_line_blocks,
 )
 from rankwise.data.groups import find_group_file, query_ids_beside
+from rankwise.data.mapped import MappedFeatures
+from rankwise.data.memory import check_fits
 from rankwise.data.parts import Part
 from rankwise.data.schema import DataNote
 from rankwise.extras import require
@@ -77,8 +82,9 @@ def read_letor(
         origins: values to subtract from features, by index, before they are rounded to float32. Without it a
             `DataNote` warns of features whose differences float32 cannot hold (Unix times, 16777217); `read_table`
             finds their origins and keeps them in its schema.
-        cache: a folder in which to keep the arrays, so that reading the unchanged file again takes seconds; by
-            default nothing is kept. `Path(path).parent` puts them beside the file.
+        cache: a folder in which to keep the arrays, which are mapped from there: they take no memory of their own, all
+            processes share them, and reading the unchanged file again takes seconds. By default nothing is kept.
+            `Path(path).parent` puts them beside the file.
         on_progress: called with the share of the file that has been read.
         block_bytes: how much text to read at a time.
 
@@ -89,8 +95,7 @@ def read_letor(
         ValueError: the first line that is not of this form, by file and number; nothing is returned then.
 
     Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
+        >>>         >>> with tempfile.TemporaryDirectory() as folder:
         ...     path = Path(folder, "train.txt")
         ...     _ = path.write_text("2 qid:7 1:0.5 3:1.5 # doc 1\\n0 qid:7 2:1\\n")
         ...     part = read_letor(path)
@@ -108,7 +113,7 @@ def read_letor(
             DataNote,
             stacklevel=2,
         )
-    return parsed.part
+    return replace(parsed.part, features=parsed.part.features[:])
 
 
 class LetorFile(NamedTuple):
@@ -148,21 +153,57 @@ def parse_letor(
         raise ValueError(f"features: expected a whole number of at least 1 or None, got {width!r}")
     shifts = dict(sorted((origins or {}).items()))
     stored = None if cache is None else Cache(path, cache, f"letor {width} {beyond} {shifts}")
-    arrays = stored.load() if stored else None
-    if arrays is None:
-        arrays = _parse(path, width, beyond, shifts, on_progress, block_bytes)
-        if stored:
-            stored.save(arrays)
-    elif on_progress is not None:
-        on_progress(1.0)
-    query_ids = torch.from_numpy(arrays["query_ids"]) if len(arrays["query_ids"]) else None
+    if stored is None:
+        _check_memory(path)
+        arrays = _parse(path, width, beyond, shifts, on_progress, block_bytes, None)
+    else:
+        arrays = _load_or_parse(stored, path, width, beyond, shifts, on_progress, block_bytes)
+    query_ids = torch.from_numpy(arrays["query_ids"][:]) if len(arrays["query_ids"]) else None
+    features = torch.from_numpy(arrays["features"])
     part = Part(
-        torch.from_numpy(arrays["features"]),
+        features if stored is None else MappedFeatures([features]),
         torch.from_numpy(arrays["labels"]),
         query_ids_beside(path, len(arrays["labels"]), query_ids),
     )
     needed = zip(arrays["origin_indices"].tolist(), arrays["origin_values"].tolist(), strict=True)
     return LetorFile(part, int(arrays["width"]), dict(needed))
+
+
+def _load_or_parse(
+    stored: Cache,
+    path: Path,
+    width: int | None,
+    beyond: str,
+    origins: Mapping[int, float],
+    on_progress: Progress | None,
+    block_bytes: int,
+) -> dict[str, NDArray[np.generic]]:
+    """Return the mapped arrays; the first process parses the file, all others wait for it."""
+    arrays = stored.load()
+    if arrays is not None:
+        if on_progress is not None:
+            on_progress(1.0)
+        return arrays
+    with stored.writing() as spool:
+        arrays = stored.load()  # another process may have written it meanwhile
+        if arrays is None:
+            stored.save(_parse(path, width, beyond, origins, on_progress, block_bytes, spool))
+            arrays = stored.load()
+    if arrays is None:
+        raise ValueError(f"{stored.path}: expected the arrays just written, got a damaged file")
+    return arrays
+
+
+def _check_memory(path: Path) -> None:
+    """Refuse a file whose features would not fit into memory, by the width and length of its first lines."""
+    if path.stat().st_size < FREE_BYTES:
+        return
+    block = next(read_line_blocks(path, block_bytes=1 << 20))
+    lines = block.text.count(b"\n") + 1
+    width = max(int(index) for index in re.findall(rb"\s(\d+):", block.text) or [b"1"])
+    rows = path.stat().st_size * lines / len(block.text) * (5 if is_compressed(path) else 1)
+    # Features once while they are joined and once in the parts that are cut, labels and ids.
+    check_fits(path, rows * (8 * width + 80), "set data.cache=FOLDER (or cache=) to keep the features on disk")
 
 
 def read_letor_chunks(path: str | Path, *, width: int, origins: Mapping[int, float]) -> Iterator[LetorFile]:
@@ -201,8 +242,7 @@ def read_letor_comments(path: str | Path) -> list[str]:
     """Return the text after the `#` of every row, "" if there is none: document ids, in the LETOR collections.
 
     Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
+        >>>         >>> with tempfile.TemporaryDirectory() as folder:
         ...     path = Path(folder, "train.txt")
         ...     _ = path.write_text("2 qid:7 1:0.5 #docid = A\\n0 qid:7 2:1\\n")
         ...     read_letor_comments(path)
@@ -223,9 +263,11 @@ def _parse(
     origins: Mapping[int, float],
     on_progress: Progress | None,
     block_bytes: int,
+    spool: IO[bytes] | None,
 ) -> dict[str, NDArray[np.generic]]:
+    """Parse the whole file; its features go to memory, or to a temporary file (`spool`), which is mapped."""
     limit = width if width is not None and beyond == "error" else MOST_FEATURES
-    rows, spreads = _Rows(width, origins), _Spreads()
+    rows, spreads = _Rows(width, origins, spool), _Spreads()
     labels: list[_Numbers] = []
     queries: list[_Ids] = []
     for values, grades, query_ids in _parse_blocks(path, limit, on_progress, block_bytes):
@@ -358,9 +400,11 @@ class _Rows:
     Args:
         width: columns to keep; None keeps all.
         origins: values to subtract from columns, by index from 1; cells that a block lacks are 0 before that.
+        spool: a file for the rows; None keeps them in memory.
     """
 
-    def __init__(self, width: int | None, origins: Mapping[int, float]) -> None:
+    def __init__(self, width: int | None, origins: Mapping[int, float], spool: IO[bytes] | None = None) -> None:
+        self._spool = spool
         self._most = width
         self._width = max([width or 1, *(index for index in origins if width is None)])
         self._origins = {index - 1: value for index, value in origins.items() if index <= self._width}
@@ -384,8 +428,15 @@ class _Rows:
             done += count
 
     def join(self) -> _Floats:
-        self._trim()
-        joined: _Floats = np.zeros((sum(map(len, self._chunks)), self._width), dtype=np.float32)
+        self._end_chunk()
+        shape = (sum(map(len, self._chunks)), self._width)
+        joined: _Floats
+        if self._spool is None:
+            joined = np.zeros(shape, dtype=np.float32)
+        elif all(chunk.shape[1] == self._width for chunk in self._chunks):
+            return np.memmap(self._spool, np.float32, "r", shape=shape)
+        else:  # later blocks were wider: copy all rows behind them
+            joined = np.memmap(self._spool, np.float32, "r+", offset=self._spool.seek(0, 2), shape=shape)
         start = 0
         self._chunks.reverse()
         while self._chunks:
@@ -395,13 +446,21 @@ class _Rows:
         return joined
 
     def _begin_chunk(self) -> None:
-        self._trim()
+        self._end_chunk()
         self._chunks.append(np.zeros((max(CHUNK_BYTES // (4 * self._width), 1), self._width), dtype=np.float32))
         self._used = 0
 
-    def _trim(self) -> None:
-        if self._chunks:
-            self._chunks[-1] = self._chunks[-1][: self._used]
+    def _end_chunk(self) -> None:
+        if not self._chunks:
+            return
+        chunk = self._chunks[-1][: self._used]
+        if self._spool is None or isinstance(self._chunks[-1], np.memmap):
+            self._chunks[-1] = chunk
+            return
+        begin = self._spool.seek(0, 2)
+        self._spool.write(chunk.data)
+        self._spool.flush()
+        self._chunks[-1] = np.memmap(self._spool, np.float32, "r", offset=begin, shape=chunk.shape)
 
 
 class _Spreads:

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from rankwise.checks import check_choice
+from rankwise.data.mapped import FeatureRows, join_features, take_features
 
 __all__ = ["Batch", "Boxes", "Part", "Split", "cut_by_class", "require_labels"]
 
@@ -48,10 +49,10 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Part(Dataset[Batch]):
-    """Rows and their labels in memory; an ordinary map-style data set.
+    """Rows and their labels; an ordinary map-style data set.
 
     Attributes:
-        features: (N, D).
+        features: (N, D), in memory or in mapped files.
         targets: (N,) labels: 0 and 1, classes, or grades of relevance; None if the rows have none.
         query_ids: (N,) any integers, the list each row belongs to; None if all rows are one list.
         query_names: names of the lists 0, 1, 2, ... where the data call them by text, in the order of appearance.
@@ -59,7 +60,7 @@ class Part(Dataset[Batch]):
         row_ids: N ids of the rows in their source, if it has any.
     """
 
-    features: Tensor
+    features: FeatureRows
     targets: Tensor | None
     query_ids: Tensor | None = None
     query_names: tuple[str, ...] | None = None
@@ -106,7 +107,8 @@ class Part(Dataset[Batch]):
         targets = None if self.targets is None else self.targets[rows]
         query_ids = None if self.query_ids is None else self.query_ids[rows]
         ids = None if self.row_ids is None else tuple(self.row_ids[index] for index in torch.arange(len(self))[rows])
-        return Part(self.features[rows], targets, query_ids, self.query_names, self.rows[rows], ids)
+        features = take_features(self.features, rows)
+        return Part(features, targets, query_ids, self.query_names, self.rows[rows], ids)
 
     def join(self, other: Part) -> Part:
         """Return the rows of this part and then those of another.
@@ -119,7 +121,7 @@ class Part(Dataset[Batch]):
             [7, 8, 9, 10]
         """
         targets = None if self.targets is None else torch.cat([self.targets, other.labels])
-        features = torch.cat([self.features, other.features])
+        features = join_features(self.features, other.features)
         if self.query_ids is None or other.query_ids is None:
             return Part(features, targets)
         own, others, names = self.query_ids, other.query_ids, self.query_names

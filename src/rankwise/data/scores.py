@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from io import BytesIO
@@ -23,7 +24,7 @@ from rankwise.registry import nearest
 if TYPE_CHECKING:
     import polars
 
-__all__ = ["COLUMN_NAMES", "Scores", "read_scores"]
+__all__ = ["COLUMN_NAMES", "ScoreTable", "Scores", "check_scores_file", "parse_scores", "read_scores"]
 
 # What a column may be called when the caller does not say; the first name wins over the others.
 COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
@@ -33,6 +34,7 @@ COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
     "group": ("group", "groups", "group_id", "segment"),
     "id": ("id", "ids", "item", "item_id", "doc", "doc_id", "sample_id", "sample_ids"),
 }
+_LARGEST_ID = 10**18
 FORMATS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".npz")
 
 
@@ -105,9 +107,10 @@ def read_scores(
     query_ids, query_names = table.ids(columns.get("query"))
     group_ids, group_names = table.ids(columns.get("group"))
     sample_ids, sample_names = table.ids(columns.get("id"))
+    scores, labels = table.scores_and_labels(columns["score"], columns["label"])
     return Scores(
-        scores=torch.from_numpy(table.numbers(columns["score"])),
-        labels=table.labels(columns["label"]),
+        scores=torch.from_numpy(scores),
+        labels=torch.from_numpy(labels.astype(np.int64) if bool((labels == np.floor(labels)).all()) else labels),
         query_ids=query_ids,
         query_names=query_names,
         group_ids=group_ids,
@@ -120,13 +123,24 @@ def read_scores(
 
 
 @dataclass(frozen=True)
-class _Table:
+class ScoreTable:
     """Columns by name, as they stand in the file; `unit` and `first` name a row in messages."""
 
     path: Path
     columns: Mapping[str, polars.Series | NDArray[Any]]
     unit: str = "row"
     first: int = 1
+
+    @property
+    def rows(self) -> int:
+        """Return how many rows there are."""
+        return len(next(iter(self.columns.values()), ()))
+
+    def scores_and_labels(self, score: str, label: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the columns of scores and labels, checked."""
+        labels = self.numbers(label)
+        self._refuse(label, labels < 0, "a label of 0 or more")
+        return self.numbers(score), labels
 
     def find(self, kind: str, name: str | None) -> str | None:
         """The column asked for, or the one with a usual name; None where an optional one is missing."""
@@ -172,28 +186,46 @@ class _Table:
         self._refuse(name, ~np.isfinite(values), "a finite number")
         return values
 
-    def labels(self, name: str) -> Tensor:
-        values = self.numbers(name)
-        self._refuse(name, values < 0, "a label of 0 or more")
-        return torch.from_numpy(values.astype(np.int64) if bool((values == np.floor(values)).all()) else values)
-
     def ids(self, name: str | None) -> tuple[Tensor | None, tuple[str, ...] | None]:
         """Read a column of ids: whole numbers as they are, text numbered in order of appearance, with the names."""
         if name is None:
             return None, None
+        whole = self.whole_ids(name)
+        if whole is not None:
+            return torch.from_numpy(whole), None
+        numbers, names = self.text_ids(name)
+        return torch.from_numpy(numbers), tuple(names)
+
+    def whole_ids(self, name: str) -> NDArray[np.int64] | None:
+        """Return a column of ids if all of them are whole numbers, otherwise None."""
+        import polars
+
+        texts = self._texts(name)
+        numbers = texts.cast(polars.Int64, strict=False)
+        # A leading zero is part of a name: 007 is not 7.
+        whole = numbers.null_count() == 0 and bool((numbers.cast(polars.String) == texts).all())
+        if not whole or bool((numbers.abs() >= _LARGEST_ID).any()):
+            return None
+        return numbers.to_numpy().copy()
+
+    def text_ids(self, name: str) -> tuple[NDArray[np.int64], list[str]]:
+        """Return a column of ids as numbers in order of appearance, and the name of each number."""
+        import polars
+
+        texts = self._texts(name)
+        names = texts.unique(maintain_order=True)
+        numbers = texts.replace_strict(names, range(len(names)), return_dtype=polars.Int64)
+        return numbers.to_numpy().copy(), names.to_list()
+
+    def _texts(self, name: str) -> polars.Series:
+        import polars
+
         column = self.columns[name]
         if isinstance(column, np.ndarray):
-            texts, missing = column.astype(str), column != column
-        else:
-            texts, missing = column.cast(str).fill_null("").to_numpy().astype(str), column.is_null().to_numpy()
-        self._refuse(name, missing, "an id")
-        if all(_is_whole(text) for text in np.unique(texts).tolist()):
-            return torch.from_numpy(texts.astype(np.int64)), None
-        names, first, inverse = np.unique(texts, return_index=True, return_inverse=True)
-        order = np.argsort(first)
-        number = np.empty_like(order)
-        number[order] = np.arange(len(order))
-        return torch.from_numpy(number[inverse]), tuple(names[order].tolist())
+            self._refuse(name, column != column, "an id")
+            return polars.Series(column.astype(str))
+        self._refuse(name, column.is_null().to_numpy(), "an id")
+        return column.cast(polars.String)
 
     def _refuse(self, name: str, bad: NDArray[np.bool_], expected: str) -> None:
         """Name the first row that is not as expected."""
@@ -206,40 +238,72 @@ class _Table:
             raise ValueError(f"{where}: expected {expected}, got {got}")
 
 
-def _open(path: Path) -> _Table:
+def check_scores_file(path: Path) -> Path:
+    """Return the path if it is a file of a kind that can be read."""
     if not path.name.lower().endswith(FORMATS):
         raise ValueError(f"{path}: expected a file ending in {', '.join(FORMATS)}")
     if path.is_dir():
         raise ValueError(f"{path}: expected a file, got a folder")
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file{_sibling(path)}")
-    table = _open_npz(path) if path.suffix.lower() == ".npz" else _open_frame(path)
-    lengths = {name: len(column) for name, column in table.columns.items()}
-    if not lengths or not max(lengths.values()):
+    return path
+
+
+def _open(path: Path) -> ScoreTable:
+    check_scores_file(path)
+    if path.suffix.lower() == ".npz":
+        table = _open_npz(path)
+    elif path.suffix.lower() == ".parquet":
+        frame = read_parquet(path)
+        table = ScoreTable(path, {name.strip(): frame[name] for name in frame.columns})
+    else:
+        table = parse_scores(path, BytesIO(read_bytes(path)) if is_compressed(path) else path)
+    if not table.rows:
         raise ValueError(f"{path}: expected at least one row, got none")
     return table
 
 
-def _open_npz(path: Path) -> _Table:
+def _open_npz(path: Path) -> ScoreTable:
     columns = {name: np.atleast_1d(array) for name, array in read_arrays(path).items()}
     lengths = {len(column) for column in columns.values()}
     if len(lengths) > 1:
         shapes = ", ".join(f"{name} {column.shape}" for name, column in columns.items())
         raise ValueError(f"{path}: expected arrays of one length, got {shapes}")
-    return _Table(path, columns)
+    return ScoreTable(path, columns)
 
 
-def _open_frame(path: Path) -> _Table:
+def parse_scores(
+    path: Path,
+    source: Path | BytesIO,
+    *,
+    names: Sequence[str] | None = None,
+    numbers: Sequence[str] = (),
+    first_line: int = 1,
+) -> ScoreTable:
+    """Parse lines of text.
+
+    Args:
+        path: of the file, for errors and for the separator.
+        source: the file itself, or some of its lines.
+        names: of the columns; None if the first line holds them.
+        numbers: columns to parse as numbers at once, if there is nothing else in them.
+        first_line: number of the first line.
+    """
     import polars  # an extra: only those who read such a file need it
 
-    if path.suffix.lower() == ".parquet":
-        frame = read_parquet(path)
-        return _Table(path, {name.strip(): frame[name] for name in frame.columns})
     separator = "\t" if ".tsv" in path.name.lower() else ","
-    source = BytesIO(read_bytes(path)) if is_compressed(path) else path
+    # Without types, so that a bad value can be shown as it stands in the file.
+    form: dict[str, Any] = {"infer_schema": False}
+    if names is not None:
+        form = {"has_header": False, "schema": dict.fromkeys(names, polars.String)}
     try:
-        # Without types, so that a bad value can be shown as it stands in the file.
-        frame = polars.read_csv(source, separator=separator, infer_schema=False)
+        if names is not None and isinstance(source, BytesIO):
+            typed = form["schema"] | dict.fromkeys(numbers, polars.Float64)
+            with suppress(polars.exceptions.PolarsError):
+                frame = polars.read_csv(source, separator=separator, has_header=False, schema=typed)
+                return ScoreTable(path, dict(zip(names, frame, strict=True)), unit="line", first=first_line)
+            source.seek(0)
+        frame = polars.read_csv(source, separator=separator, **form)
     except polars.exceptions.NoDataError:
         raise ValueError(f"{path}: expected a line of column names and rows below it, got an empty file") from None
     except (polars.exceptions.PolarsError, OSError) as problem:
@@ -247,7 +311,8 @@ def _open_frame(path: Path) -> _Table:
         raise ValueError(
             f"{path}: cannot be read as lines of values between {between} ({_one_line(problem)})"
         ) from None
-    return _Table(path, {name.strip(): frame[name] for name in frame.columns}, unit="line", first=2)
+    columns = {name.strip(): frame[name] for name in frame.columns}
+    return ScoreTable(path, columns, unit="line", first=first_line + (names is None))
 
 
 def _numbers(column: polars.Series) -> NDArray[Any]:
@@ -255,15 +320,12 @@ def _numbers(column: polars.Series) -> NDArray[Any]:
     import polars
 
     if column.dtype == polars.String:
-        text = column.str.strip_chars().str.to_lowercase().replace({"true": "1", "false": "0"})
-        column = text.cast(polars.Float64, strict=False)
+        numbers = column.cast(polars.Float64, strict=False)
+        if numbers.null_count():
+            text = column.str.strip_chars().str.to_lowercase().replace({"true": "1", "false": "0"})
+            numbers = text.cast(polars.Float64, strict=False)
+        column = numbers
     return column.cast(polars.Float64, strict=False).to_numpy() if not column.dtype.is_nested() else column.to_numpy()
-
-
-def _is_whole(text: str) -> bool:
-    digits = text.removeprefix("-")
-    # A leading zero is part of a name: 007 is not 7.
-    return digits.isascii() and digits.isdigit() and len(digits) < 19 and (digits == "0" or digits[0] != "0")
 
 
 def _sibling(path: Path) -> str:

@@ -18,13 +18,13 @@ from rankwise.checks import check_choice
 from rankwise.data.arff import ATTRIBUTE
 from rankwise.data.arrays import read_arrays
 from rankwise.data.columns import LINE
-from rankwise.data.files import bad_line, check_file, is_compressed, read_bytes, read_line_blocks, read_text
+from rankwise.data.files import Progress, bad_line, check_file, is_compressed, read_bytes, read_line_blocks, read_text
 from rankwise.extras import require
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["RawTable", "open_chunks", "open_table", "read_parquet"]
+__all__ = ["RawTable", "open_chunks", "open_parquet", "open_table", "read_parquet", "read_records"]
 
 MISSING = ["", "NA", "N/A", "na", "nan", "NaN", "null", "?"]
 LINES_FOR_TYPES, LINES_FOR_HEADER = 1000, 100
@@ -122,16 +122,16 @@ def _file_chunks(path: Path, header: str, names: Sequence[str]) -> Iterator[RawT
         return
     form = _TextForm.of(path, header, None, names)
     skip = int(form.named)
-    for text, first_line in _whole_records(path):
+    for text, first_line in read_records(path):
         content = BytesIO(text.replace(form.separator.encode(), form.separator[:1].encode()))
         yield RawTable(form.parse(content, skip=skip, first_line=first_line + skip), str(path), form.named, path)
         skip = 0
 
 
-def _whole_records(path: Path) -> Iterator[tuple[bytes, int]]:
+def read_records(path: Path, *, on_progress: Progress | None = None) -> Iterator[tuple[bytes, int]]:
     """Yield blocks of lines with the number of the first; a quoted field may hold a newline."""
     held, first_line = b"", 1
-    for block in read_line_blocks(path):
+    for block in read_line_blocks(path, on_progress=on_progress):
         first_line = first_line if held else block.first_line
         held = held + block.text + b"\n"
         if held.count(b'"') % 2 == 0:
@@ -148,11 +148,27 @@ def _scanned_chunks(path: Path) -> Iterator[RawTable]:
     with _explain_damage(path, "a Parquet" if parquet else "an Arrow (Feather)"):
         lazy = pl.scan_parquet(path, glob=False) if parquet else pl.scan_ipc(path)
         _check_cells(path, lazy)
-        rows = lazy.select(pl.len()).collect().item()
         step = max(1, CHUNK_CELLS // max(1, len(lazy.collect_schema())))
-        for start in range(0, rows, step):
-            frame = lazy.slice(start, step).collect()
-            yield RawTable(frame.with_row_index(LINE, offset=start + 1), str(path), True, path)
+        for first, _, frame in _slices(lazy, step):
+            yield RawTable(frame.with_row_index(LINE, offset=first), str(path), True, path)
+
+
+def open_parquet(path: Path, rows: int) -> Iterator[tuple[int, float, pl.DataFrame]]:
+    """Yield a Parquet file in chunks: the number of the first row from 1, the share of the file done, the rows."""
+    import polars as pl
+
+    with _explain_damage(path, "a Parquet"):
+        lazy = pl.scan_parquet(path, glob=False)
+        _check_cells(path, lazy)
+        yield from _slices(lazy, rows)
+
+
+def _slices(lazy: pl.LazyFrame, step: int) -> Iterator[tuple[int, float, pl.DataFrame]]:
+    import polars as pl
+
+    rows = lazy.select(pl.len()).collect().item()
+    for start in range(0, rows, step):
+        yield start + 1, min(1.0, (start + step) / rows), lazy.slice(start, step).collect()
 
 
 def _parse_json(path: Path, text: bytes, first_line: int) -> pl.DataFrame:

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from rankwise.metrics._compare import Comparison, compare, compare_items
-from rankwise.metrics._evaluate import Evaluation, evaluate
+from rankwise.metrics._evaluate import Evaluation, evaluate, merge_evaluations
 from rankwise.metrics._ndcg import ndcg
 from rankwise.metrics._runs import evaluate_run
 from rankwise.metrics.areas import auroc, average_precision, pap, partial_auroc
@@ -63,6 +63,7 @@ __all__ = [
     "evaluate_retrieval",
     "evaluate_run",
     "hit_rate",
+    "merge_evaluations",
     "ndcg",
     "pap",
     "partial_auroc",

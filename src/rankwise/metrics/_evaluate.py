@@ -18,7 +18,7 @@ from rankwise.metrics.metric import Metric, check_lists, measure_lists, summaris
 from rankwise.metrics.names import create_metrics
 from rankwise.surrogates import Gain
 
-__all__ = ["Evaluation", "collect", "evaluate"]
+__all__ = ["Evaluation", "collect", "evaluate", "merge_evaluations"]
 
 
 @dataclass(frozen=True)
@@ -192,6 +192,59 @@ def collect(
         skipped={name: int(torch.isnan(per_list).sum()) for name, per_list in values.items()},
         tied=float(has_ties.double().mean()) if size else 0.0,
         definitions={metric.name: metric.define(empty) for metric in metrics},
+        confidence=confidence,
+    )
+
+
+def merge_evaluations(
+    evaluations: Iterable[Evaluation], *, confidence: float = 0.95, bootstrap: int = 1000, seed: int = 0
+) -> Evaluation:
+    """Return the evaluation of all lists together, from evaluations of some of the lists each.
+
+    So lists that do not fit into memory together, or are on different machines, are evaluated apart. Means and
+    intervals are those that `evaluate` gives of all lists at once, if these have equal weights.
+
+    Args:
+        evaluations: of the same metrics; each list, known by its id, is in one of them.
+        confidence, bootstrap, seed: of the intervals, see `evaluate`.
+
+    Example:
+        >>> halves = [evaluate([[.9, .8]], [labels], "ap", query_ids=[id], bootstrap=0)
+        ...           for id, labels in ((7, [1, 0]), (3, [0, 1]))]
+        >>> merged = merge_evaluations(halves, bootstrap=0)
+        >>> merged.query_ids, merged.per_query["ap"]
+        (tensor([3, 7]), tensor([0.5000, 1.0000], dtype=torch.float64))
+    """
+    check_share("confidence", confidence)
+    check_count("bootstrap", bootstrap, least=0)
+    parts = list(evaluations)
+    if not parts:
+        raise ValueError("evaluations: expected at least one, got none")
+    first = parts[0]
+    for part in parts:
+        if part.definitions != first.definitions:
+            raise ValueError(
+                f"evaluations: expected the same metrics in all, got {', '.join(first.means)} and "
+                f"{', '.join(part.means)}, or other definitions of them"
+            )
+    ids, order = torch.cat([part.query_ids for part in parts]).sort()
+    if bool((ids[1:] == ids[:-1]).any()):
+        twice = ids[1:][ids[1:] == ids[:-1]][0].item()
+        raise ValueError(f"evaluations: expected every list in one of them, got the list {twice} in two")
+    values = {name: torch.cat([part.per_query[name] for part in parts])[order] for name in first.means}
+    intervals = {}
+    if bootstrap and len(ids) > 1:
+        replicates = _over_lists(values, None, bootstrap, np.random.default_rng(seed))
+        bounds = {name: interval(replicate, confidence) for name, replicate in replicates.items()}
+        intervals = {name: low_high for name, low_high in bounds.items() if low_high[0] == low_high[0]}
+    return Evaluation(
+        means={name: _mean(per_list, None) for name, per_list in values.items()},
+        intervals=intervals,
+        per_query=values,
+        query_ids=ids,
+        skipped={name: sum(part.skipped[name] for part in parts) for name in first.means},
+        tied=sum(part.tied * len(part.query_ids) for part in parts) / max(1, len(ids)),
+        definitions=first.definitions,
         confidence=confidence,
     )
 

@@ -105,17 +105,16 @@ class EASE(_Solved):
         """
         if history.ndim != 2 or history.shape[1] != self.inputs:
             raise ValueError(f"history: expected (U, {self.inputs}), got {tuple(history.shape)}")
-        if history.layout != torch.strided:
-            history = history.to_sparse_coo().coalesce()
-        self.popularity = self.weights.new_zeros(self.inputs, dtype=torch.float64)
-        for first in range(0, len(history), _ROWS):
-            self.popularity += _rows(history, first).sum(0)
+        history = history.to_sparse_coo().coalesce()
+        self.popularity = _sums(history, 0)
         self._keep(self.popularity)
+        lengths = _sums(history, 1).to(self.weights.dtype)
+        # Only kept columns are made dense: a catalogue may be far larger than what is kept.
+        kept = history if len(self.columns) == self.inputs else history.index_select(1, self.columns).coalesce()
         gram = self.weights.new_zeros(len(self.columns), len(self.columns), dtype=torch.float64)
         for first in range(0, len(history), _ROWS):
-            part = _rows(history, first).to(self.weights.dtype)
-            users = part.sum(1, keepdim=True).clamp_min(1).pow(-self.user_power)
-            part = self._kept(part)
+            part = _rows(kept, first).to(self.weights.dtype)
+            users = lengths[first : first + _ROWS, None].clamp_min(1).pow(-self.user_power)
             # Unweighted counts are whole numbers, exact in float32 as a chunk has fewer than 2^24 users.
             gram += torch.sparse.mm(part.T.to_sparse(), part * users)
         return gram
@@ -252,6 +251,12 @@ def standardise(scores: Tensor) -> Tensor:
     centred = scores - scores.mean(1, keepdim=True)
     spread = centred.square().mean(1, keepdim=True).sqrt()
     return centred / torch.where(spread > 0, spread, 1.0)
+
+
+def _sums(matrix: Tensor, axis: int) -> Tensor:
+    """Return the sums of a sparse matrix along an axis, float64."""
+    zeros = torch.zeros(matrix.shape[1 - axis], dtype=torch.float64, device=matrix.device)
+    return zeros.index_add_(0, matrix.indices()[1 - axis], matrix.values().double())
 
 
 def _rows(matrix: Tensor, first: int) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
@@ -13,6 +13,9 @@ from torch.nn import functional
 
 from rankwise.checks import check_choice, check_ids, check_same_shape
 from rankwise.lists import pack
+
+if TYPE_CHECKING:
+    from rankwise.data.mapped import FeatureRows
 
 __all__ = [
     "SCALINGS",
@@ -90,6 +93,8 @@ def fully_connected(inputs: int, hidden: Sequence[int], outputs: int, *, dropout
 
 
 SCALINGS = ("standard", "log", "none")
+# Cells whose statistics are computed at once.
+_CELLS = 1 << 24
 
 
 class Scaling(nn.Module):
@@ -121,19 +126,28 @@ class Scaling(nn.Module):
         self.register_buffer("median", torch.zeros(width) if fill_missing else None)
 
     @torch.no_grad()
-    def fit(self, features: Tensor) -> Scaling:
-        """Learn median, mean and standard deviation from the rows (N, D) of the training part."""
+    def fit(self, features: FeatureRows) -> Scaling:
+        """Learn median, mean and standard deviation from the rows (N, D) of the training part, by blocks of columns."""
+        rows, width = features.shape
+        step = max(1, _CELLS // max(1, rows))
+        for first in range(0, width, step):
+            columns = slice(first, first + step)
+            self._fit_columns(
+                columns, features[:, columns] if isinstance(features, Tensor) else features.read(slice(None), columns)
+            )
+        return self
+
+    def _fit_columns(self, columns: slice, features: Tensor) -> None:
         if self.median is not None:
-            self.median.copy_(torch.from_numpy(np.nanmedian(features.numpy(force=True), axis=0)))
+            self.median[columns] = torch.from_numpy(np.nanmedian(features.numpy(force=True), axis=0)).to(self.median)
         if self.kind == "none":
-            return self
-        shaped = self._shape(features).double()
+            return
+        shaped = self._shape(features, columns).double()
         mean, spread = shaped.mean(0), shaped.std(0, correction=0)
         # Rounding leaves a constant feature with a spread that is tiny beside its size.
         constant = spread <= 1e-7 * shaped.abs().amax(0).clamp_min(1e-30)
-        self.mean.copy_(mean)
-        self.factor.copy_(torch.where(constant, 0.0, 1 / torch.where(constant, 1.0, spread)))
-        return self
+        self.mean[columns] = mean.to(self.mean)
+        self.factor[columns] = torch.where(constant, 0.0, 1 / torch.where(constant, 1.0, spread)).to(self.factor)
 
     def forward(self, features: Tensor) -> Tensor:
         """Scale rows (N, D)."""
@@ -142,9 +156,9 @@ class Scaling(nn.Module):
     def extra_repr(self) -> str:
         return f"{len(self.mean)}, kind={self.kind!r}"
 
-    def _shape(self, features: Tensor) -> Tensor:
+    def _shape(self, features: Tensor, columns: slice = slice(None)) -> Tensor:
         if self.median is not None:
-            features = torch.where(features.isnan(), self.median.to(features.dtype), features)
+            features = torch.where(features.isnan(), self.median[columns].to(features.dtype), features)
         return features.sign() * features.abs().log1p() if self.kind == "log" else features
 
 
@@ -154,7 +168,7 @@ def scaled(model: nn.Module, width: int, kind: str, *, fill_missing: bool = Fals
     return nn.Sequential(Scaling(width, kind, fill_missing=fill_missing), model) if needed else model
 
 
-def fit_scaling(model: nn.Module, features: Tensor) -> None:
+def fit_scaling(model: nn.Module, features: FeatureRows) -> None:
     """Fit the `Scaling` layers of a model to the rows (N, D) of the training part."""
     for layer in model.modules():
         if isinstance(layer, Scaling):

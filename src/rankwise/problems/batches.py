@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from rankwise.data import Batch, Part
+from rankwise.data.mapped import FeatureRows
 from rankwise.distributed import gather_rows, own_share
 from rankwise.samplers import SeededBatchSampler, ShuffledBatchSampler
 
@@ -29,23 +30,26 @@ def shuffled_batches(part: Part, batch_size: int, seed: int) -> DataLoader[Batch
     return batches_of(part, ShuffledBatchSampler(part.labels, batch_size=batch_size, drop_last=True, seed=seed))
 
 
-def predict_all(model: nn.Module, features: Tensor) -> Tensor:
+def predict_all(model: nn.Module, features: FeatureRows) -> Tensor:
     """Return the output of a model for all rows, in evaluation mode and without a graph; the mode is restored.
 
     Several processes take a share of the rows each and gather the outputs.
     """
-    weight = next(model.parameters(), features)
-    dtype = weight.dtype if features.is_floating_point() else features.dtype
+    weight = next(model.parameters(), torch.zeros(()))
+    dtype = weight.dtype if features.dtype.is_floating_point else features.dtype
     training = model.training
     model.eval()
+    own = own_share(torch.arange(len(features)))
+    first, last = (int(own[0]), int(own[-1]) + 1) if len(own) else (0, 0)
     with torch.no_grad():
-        blocks = own_share(features).split(ROWS_AT_ONCE) or (features[:0],)
-        outputs = gather_rows(torch.cat([model(block.to(weight.device, dtype)) for block in blocks]))
+        blocks = (features[start : min(last, start + ROWS_AT_ONCE)] for start in range(first, last, ROWS_AT_ONCE))
+        outputs = [model(block.to(weight.device, dtype)) for block in blocks]
+        joined = gather_rows(torch.cat(outputs or [model(features[:0].to(weight.device, dtype))]))
     model.train(training)
-    return outputs.cpu()
+    return joined.cpu()
 
 
-def predict_lists(model: nn.Module, features: Tensor, query_ids: Tensor) -> Tensor:
+def predict_lists(model: nn.Module, features: FeatureRows, query_ids: Tensor) -> Tensor:
     """Return the scores (N,) of all rows by a model that takes whole lists: `model(features, query_ids)`.
 
     Several processes take a share of the lists each and gather the scores.
@@ -54,7 +58,7 @@ def predict_lists(model: nn.Module, features: Tensor, query_ids: Tensor) -> Tens
     by_list = list_of_row.argsort(stable=True)
     rows_of = by_list.split(lengths.tolist())
     own = own_share(torch.arange(len(rows_of))).tolist()
-    weight = next(model.parameters(), features)
+    weight = next(model.parameters(), torch.zeros(()))
     training = model.training
     model.eval()
     scores, indices = [weight.new_zeros(0)], [by_list[:0]]

@@ -117,12 +117,13 @@ def measure_importance(
     if some.query_ids is not None:
         lists = some.query_ids.unique(return_inverse=True)[1]
     rows = _Rows(problem, model, some.labels, lists, name)
-    value = rows.values(some.features[None])
+    features = some.features[:]
+    value = rows.values(features[None])
     generator = torch.Generator().manual_seed(0)
     drops, first = [], 0
     for column in columns:
         own = slice(first, first + len(schema.encoding.inputs_of(column)))
-        copies = some.features.repeat(repeats, 1, 1)
+        copies = features.repeat(repeats, 1, 1)
         for copy in copies:
             copy[:, own] = copy[torch.randperm(len(some), generator=generator), own]
         drops.append(value - rows.values(copies))

@@ -24,8 +24,8 @@ class QueryOptions(DataOptions):
 
     `validation` and `test` are files too, or shares of the queries of `train`. `features`: names of the columns to use,
     or the number of features of LETOR files, if `train` leaves out the last ones; `drop`, `categories` and `missing` as
-    for tables. `cache`: a folder that keeps the arrays of LETOR files, so that
-    reading them again takes seconds.
+    for tables. `cache`: a folder that keeps the arrays of LETOR files; they are mapped
+    from there, so that they need no memory of their own and reading them again takes seconds.
     """
 
     label: str | int = -1

@@ -275,7 +275,7 @@ class Recommendation(Problem[InteractionSchema, InteractionPart]):
 
     def fit_model(self, model: nn.Module, train: InteractionPart) -> None:
         if isinstance(model, ItemItemScorer) and model.base is not None and self.model.ease is not None:
-            fitted = EASE(train.known.width, regularisation=self.model.ease).fit(train.known.dense())
+            fitted = EASE(train.known.width, regularisation=self.model.ease).fit(train.known.to_torch())
             model.base.copy_(EASE_SCALE * fitted.weights)
 
     @torch.no_grad()

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from rankwise.data import Batch, Part, Split, TableSchema, cut_stratified, read_table
+from rankwise.data.mapped import FeatureRows
 from rankwise.losses import LOSSES, data_prior
 from rankwise.metrics import evaluate
 from rankwise.models import MLPScorer, StackedScorer, fit_scaling, scaled
@@ -193,7 +194,7 @@ def _rows_to_regress_on(labels: Tensor) -> Tensor:
     return torch.cat([rows[spread_over(len(rows), math.ceil(share * len(rows)))] for rows in kinds])
 
 
-def _member_scores(model: StackedScorer, features: Tensor) -> Tensor:
+def _member_scores(model: StackedScorer, features: FeatureRows) -> Tensor:
     """Return the scores (K, N) of all rows, in evaluation mode; the mode is restored."""
     training, device = model.training, model.constant.device
     model.eval()

@@ -118,7 +118,7 @@ class Rows(Interface):
         return part.take(torch.arange(min(CHECKED, len(part))))
 
     def tensors(self, part: Part) -> tuple[Tensor, ...]:
-        return (self.table.decode(part.features),)
+        return (self.table.decode(part.features[:]),)
 
     def _features(self, rows: int, generator: torch.Generator) -> Tensor:
         """Return random rows with the means and spreads that the model has learned, missing values among them."""
@@ -159,7 +159,7 @@ class Lists(Rows):
 
     def tensors(self, part: Part) -> tuple[Tensor, ...]:
         index = self._index(part)
-        features = self.table.decode(part.features)[index]
+        features = self.table.decode(part.features[:])[index]
         return torch.where(index[:, :, None] < 0, 0.0, features), index >= 0
 
     def expected(self, part: Part) -> Tensor:

@@ -16,6 +16,9 @@ __all__ = ["Watcher", "open_logs"]
 class Watcher(Protocol):
     """Receives the progress of a training."""
 
+    def reads(self, path: Path, share: float) -> None:
+        """A share of a file has been read."""
+
     def begins(self, seed: int, steps: int, done: int) -> None:
         """Training starts, with `done` of `steps` steps done before."""
 

@@ -11,6 +11,7 @@ from typing import Any
 from lightning_fabric import Fabric
 
 from rankwise.data import Split, container
+from rankwise.data.files import report_reading
 from rankwise.problems.inference import infer_problem, is_data
 from rankwise.problems.inspection import Inspection
 from rankwise.problems.load import load_problem, make_problem
@@ -28,6 +29,8 @@ __all__ = ["Watcher", "continue_run", "train", "train_seeds"]
 
 class _Silent:
     """A watcher that shows nothing."""
+
+    def reads(self, path: Path, share: float) -> None: ...
 
     def begins(self, seed: int, steps: int, done: int) -> None: ...
 
@@ -130,10 +133,11 @@ def train_seeds(
     fabric = make_fabric(problem.device)
     if begin is None and resume:
         begin = _begun_from(next(iter(folders.values())))
-    if begin is None:
-        schema, split = problem.read(given)
-    else:
-        schema, split = begin.schema, problem.read_with(begin.schema, given)
+    with report_reading(watcher.reads):
+        if begin is None:
+            schema, split = problem.read(given)
+        else:
+            schema, split = begin.schema, problem.read_with(begin.schema, given)
     return [
         _train_seed(
             problem, schema, split, seed, folder, data, resume=resume, fabric=fabric, watcher=watcher, begin=begin
@@ -244,6 +248,8 @@ def _train_locked(
         if writer is not None:
             if not (resume and existed):
                 lock.enter_context(writer.locked())
+                if writer.exists:
+                    raise FileExistsError(f"{writer.path}: expected no run, got one that another training wrote since")
             if start is None:
                 begun_from = {} if begin is None else _origin_of(begin)
                 writer.write_start(problem, schema, seed, data, **begun_from)

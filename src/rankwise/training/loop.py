@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
@@ -22,6 +23,15 @@ from rankwise.training.estimates import check_estimates
 from rankwise.training.history import Fitted, History, Step
 from rankwise.training.options import make_fabric
 from rankwise.training.process import Interrupted, Interrupts, RandomState
+from rankwise.training.sharding import (
+    check_sharded,
+    check_strategy,
+    count_nonfinite,
+    is_sharded,
+    shard_like,
+    shard_optimiser,
+    whole,
+)
 from rankwise.training.trainable import Trainable
 from rankwise.training.weights import PreviousWeights
 
@@ -92,7 +102,7 @@ def fit(
         with Interrupts(watch=checkpoints is not None) as interrupts:
             for _ in training.run(on_step):
                 evaluated = improved = False
-                if plan.every is not None and training.due(plan.every):
+                if plan.due(training.step, training.last):
                     evaluated = True
                     if check_memory:
                         training.check_memory()
@@ -105,7 +115,7 @@ def fit(
                 if stopped and not training.done:
                     raise Interrupted(training.step)
         training.finish(checkpoints.best if checkpoints is not None else None, take_best=take_best)
-        return Fitted(training.model, training.loss, training.history)
+        return Fitted(training.whole_model(), training.whole_loss(), training.history)
 
 
 class _Training:
@@ -121,10 +131,12 @@ class _Training:
         stop_after: float,
         weights: Mapping[str, Tensor] | None,
     ) -> None:
-        self.problem, self.split, self.fabric = problem, split, fabric
+        check_strategy(fabric)
+        self.problem, self.schema, self.split, self.fabric = problem, schema, split, fabric
         loader = problem.train_loader(split.train, seed)
         self.accumulate = problem.gradient.accumulate
         steps = problem.budget.in_steps(len(loader) // self.accumulate)
+        self.steps = steps
         self.last = round(stop_after * steps)
         torch.manual_seed(seed)
         self.model = problem.build_model(schema)
@@ -140,17 +152,24 @@ class _Training:
                 "a larger batch in the same memory",
                 stacklevel=3,
             )
-        self.optimiser = problem.optimiser.build([*self.model.parameters(), *self.loss.parameters()])
-        self.schedule = problem.build_schedule(self.optimiser, steps)
         rows = problem.gradient.rows_at_once
-        chunked = self.model if rows is None else InChunks(self.model, rows)
-        self.previous = PreviousWeights(self.model, self.optimiser) if problem.gradient.previous_weights else None
-        self.average = None if problem.average is None else problem.average.build(self.model, steps)
-        joint = _Joint(problem, chunked, self.loss, self.previous)
+        joint = _Joint(problem, self.model if rows is None else InChunks(self.model, rows), self.loss)
         # Every process computes the state of the loss from the joined batch: nothing to send around.
         names = [name for name, _ in joint.named_buffers() if name.startswith("loss.")]
         DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(joint, names)
-        self.wrapped, self.stepper = fabric.setup(joint, self.optimiser)
+        self.wrapped = fabric.setup_module(joint)
+        check_sharded(fabric, joint)
+        self.sharded = is_sharded(joint)
+        # Only now: sharding replaces the parameters.
+        self.optimiser = problem.optimiser.build([*self.model.parameters(), *self.loss.parameters()])
+        self.stepper: Any = fabric.setup_optimizers(self.optimiser)
+        self.schedule = problem.build_schedule(self.optimiser, steps)
+        if problem.gradient.previous_weights:
+            if self.sharded:
+                raise ValueError("gradient.previous_weights: expected false with sharded parameters (FSDP2), got true")
+            joint.previous = PreviousWeights(self.model, self.optimiser)
+        self.previous = joint.previous
+        self.average = None if problem.average is None else problem.average.build(self.model, steps)
         self.sampler = loader.batch_sampler if isinstance(loader.batch_sampler, SeededBatchSampler) else None
         # The samplers split batches over processes by themselves.
         self.loader: Any = fabric.setup_dataloaders(loader, use_distributed_sampler=False)
@@ -158,6 +177,7 @@ class _Training:
         self.step, self.epoch, self.used = 0, 0, 0
         self.losses: list[Tensor] = []
         self.history = History()
+        self.validation = self._validation() if problem.evaluation.every else None
         self._best: dict[str, Tensor] | None = None
         self._fresh = True
         self._started = time.perf_counter()
@@ -191,7 +211,7 @@ class _Training:
         """Evaluate on the validation part; return whether it is the best so far."""
         metric = self.problem.metric
         with self._judged():
-            means = self.problem.evaluate(self.model, self._validation()).means
+            means = self.problem.evaluate(self.whole_model(), self.validation).means
         means = self.fabric.broadcast(means)
         chooses = self.problem.evaluation.weights == "best" or self.problem.evaluation.patience is not None
         if math.isnan(means[metric]) and chooses:
@@ -224,7 +244,7 @@ class _Training:
     def check_memory(self) -> None:
         """Record the errors of the running estimates of the loss; single numbers are kept of the last check only."""
         batch = self.problem.probe_batch(self.split.train)
-        estimates = check_estimates(self.problem, self.model, self.loss, batch)
+        estimates = check_estimates(self.problem, self.whole_model(), self.loss, batch)
         checks = [{"step": self.step, **check.plain()} for check in estimates]
         before = [{**check, "remembered": [], "true": []} for check in self.history.estimates]
         self.history.estimates = [*before, *checks]
@@ -241,7 +261,25 @@ class _Training:
         if take_best:
             weights = self._best if best is None else read_checkpoint(best)["model"]
             if weights is not None:
-                self.model.load_state_dict(weights)
+                self._load_weights(weights)
+
+    def whole_model(self) -> nn.Module:
+        """Return the model itself, or a copy with whole parameters if they are sharded; in every process at once."""
+        if not self.sharded:
+            return self.model
+        with RandomState.kept(self.fabric.device):
+            model = self.problem.build_model(self.schema)
+        self.fabric.strategy.precision.convert_module(model).to(self.fabric.device)
+        model.load_state_dict(self._state_of(self.model))
+        return model.train(self.model.training)
+
+    def whole_loss(self) -> nn.Module:
+        """Return the loss itself; if it has sharded parameters, a copy with whole ones."""
+        if not is_sharded(self.loss):
+            return self.loss
+        loss = self.problem.build_loss(self.schema, self.split.train, steps=self.steps)
+        loss.load_state_dict(self._state_of(self.loss))
+        return loss.to(self.fabric.device).train(self.loss.training)
 
     def check_resumable(self) -> None:
         if self.sampler is None:
@@ -258,10 +296,10 @@ class _Training:
         return {
             "step": self.step,
             "model": self._judged_weights(),
-            "in_training": None if self.average is None else self.model.state_dict(),
-            "average": None if self.average is None else self.average.state_dict(),
-            "loss": self.loss.state_dict(),
-            "optimiser": self.optimiser.state_dict(),
+            "in_training": None if self.average is None else self._state_of(self.model),
+            "average": None if self.average is None else whole(self.average.state_dict()),
+            "loss": self._state_of(self.loss),
+            "optimiser": whole(self.optimiser.state_dict()),
             "schedule": self.schedule.state_dict(),
             "previous": None if self.previous is None else self.previous.state_dict(),
             "precision": self.fabric.strategy.precision.state_dict(),
@@ -276,14 +314,15 @@ class _Training:
     def load(self, state: Mapping[str, Any]) -> None:
         assert self.sampler is not None
         try:
-            self.model.load_state_dict(state["model"] if self.average is None else state["in_training"])
+            self._load_weights(state["model"] if self.average is None else state["in_training"])
             if self.average is not None:
-                self.average.load_state_dict(state["average"])
+                mean = shard_like(state["average"]["mean"], self.model.state_dict())
+                self.average.load_state_dict({**state["average"], "mean": mean})
             with warnings.catch_warnings():
                 if state["step"] == 0:  # a loss that has seen nothing is as it should be
                     warnings.simplefilter("ignore")
-                self.loss.load_state_dict(state["loss"])
-            self.optimiser.load_state_dict(state["optimiser"])
+                self.loss.load_state_dict(shard_like(state["loss"], self.loss.state_dict()))
+            self.optimiser.load_state_dict(shard_optimiser(state["optimiser"], self.optimiser))
             self.schedule.load_state_dict(state["schedule"])
             if self.previous is not None:
                 self.previous.load_state_dict(state["previous"])
@@ -325,10 +364,8 @@ class _Training:
         if getattr(self.fabric.strategy.precision, "scaler", None) is not None:
             return  # a scaler leaves such steps out by itself
         gradients = [p.grad for group in self.optimiser.param_groups for p in group["params"] if p.grad is not None]
-        if not gradients or bool(torch.stack(torch._foreach_norm(gradients)).isfinite().all()):
-            return
-        wrong, numbers = sum(int((~each.isfinite()).sum()) for each in gradients), sum(map(Tensor.numel, gradients))
-        if wrong:  # finite numbers may have a norm beyond the largest number
+        wrong, numbers = count_nonfinite(gradients), sum(map(Tensor.numel, gradients))
+        if wrong:
             raise ValueError(
                 f"gradient: expected finite numbers, got {wrong} NaN or infinite of {numbers} in step {self.step + 1}; "
                 "the weights are as before it; try a lower learning rate"
@@ -340,7 +377,20 @@ class _Training:
 
     def _judged_weights(self) -> dict[str, Tensor]:
         with self._judged():
-            return {name: value.detach().clone() for name, value in self.model.state_dict().items()}
+            return {name: value.detach().clone() for name, value in self._state_of(self.model).items()}
+
+    def _load_weights(self, weights: Mapping[str, Tensor]) -> None:
+        self.model.load_state_dict(shard_like(weights, self.model.state_dict()))
+
+    def _state_of(self, module: nn.Module) -> dict[str, Any]:
+        """Return the state dict of a module with whole tensors; buffers, which FSDP2 leaves alone, are rank 0's."""
+        state = module.state_dict()
+        if self.sharded:
+            for name, buffer in module.named_buffers():
+                if name in state and module is self.model:
+                    dist.broadcast(buffer, src=0)
+        gathered: dict[str, Any] = whole(state)
+        return gathered
 
     def _batches(self) -> Iterator[Batch]:
         while True:
@@ -358,9 +408,11 @@ class _Training:
 class _Joint(nn.Module):
     """Model and loss as one module, so that the weights of both are kept equal over processes."""
 
-    def __init__(self, problem: Trainable, model: nn.Module, loss: nn.Module, previous: PreviousWeights | None) -> None:
+    previous: PreviousWeights | None = None
+
+    def __init__(self, problem: Trainable, model: nn.Module, loss: nn.Module) -> None:
         super().__init__()
-        self.problem, self.model, self.loss, self.previous = problem, model, loss, previous
+        self.problem, self.model, self.loss = problem, model, loss
 
     def forward(self, batch: Batch) -> Tensor:
         if self.previous is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import warnings
 from collections.abc import Iterable
 from datetime import timedelta
@@ -17,6 +16,7 @@ from torch import nn
 from torch.optim import SGD, AdamW, Optimizer
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler
 
+from rankwise.training.launchers import find_launch
 from rankwise.training.weights import AverageWeights
 
 __all__ = [
@@ -126,12 +126,13 @@ class Budget(Options):
 
 
 class EvaluationOptions(Options):
-    """Evaluate on the validation part before the first step, after `every` so many steps and at the end; None never
-    does. `rows`: evaluate on so many rows of the validation part only (users, images, examples), evenly spread; final
-    figures are always of all rows. `patience` evaluations without a better value end the run. `weights`: keep the
-    "best" weights by the first metric, or the "last"."""
+    """Evaluate on the validation part before the first step (unless `at_start` is false), after `every` so many steps
+    and at the end; None never does. `rows`: evaluate on so many rows of the validation part only (users, images,
+    examples), evenly spread; final figures are always of all rows. `patience` evaluations without a better value end
+    the run. `weights`: keep the "best" weights by the first metric, or the "last"."""
 
     every: Count | None = 100
+    at_start: bool = True
     rows: Count | None = None
     patience: Count | None = None
     weights: Literal["best", "last"] = "best"
@@ -141,6 +142,12 @@ class EvaluationOptions(Options):
         if self.every is None and (self.patience is not None or self.weights == "best"):
             raise ValueError("expected every to be a number of steps with patience or weights: best, got none")
         return self
+
+    def due(self, step: int, last: int) -> bool:
+        """Return whether to evaluate after a step of a run of `last` steps."""
+        if self.every is None or (step == 0 and not self.at_start):
+            return False
+        return step % self.every == 0 or step == last
 
 
 class CheckpointOptions(Options):
@@ -178,9 +185,9 @@ class AverageOptions(Options):
 class DeviceOptions(Options):
     """Device, number of processes and precision.
 
-    `devices` counts the processes on this machine, one device each; this program starts them unless torchrun has, which
-    then decides how many. `precision`: "bf16" and "fp16" are mixed, half in the model and full in the loss. A process
-    gives up after `timeout` seconds without an answer from another.
+    `devices` counts the processes on this machine, one device each; this program starts them unless torchrun or srun
+    has, which then decides how many. `precision`: "bf16" and "fp16" are mixed, half in the model and full in the loss.
+    A process gives up after `timeout` seconds without an answer from another.
     """
 
     accelerator: Literal["cpu", "cuda", "auto"] = "auto"
@@ -207,18 +214,17 @@ PRECISIONS = {"32": "32-true", "64": "64-true", "bf16": "bf16-mixed", "fp16": "1
 
 def make_fabric(options: DeviceOptions) -> Fabric:
     """Return a started Fabric; every process of a run must call this before anything costly."""
-    devices, nodes = options.devices, 1
-    if "LOCAL_WORLD_SIZE" in os.environ:  # started by torchrun
-        devices = int(os.environ["LOCAL_WORLD_SIZE"])
-        nodes = int(os.environ["WORLD_SIZE"]) // devices
+    launch = find_launch(options.devices)
+    several = launch.devices * launch.nodes > 1
     with warnings.catch_warnings():
         # Fabric advises faster settings; the caller has chosen.
         warnings.simplefilter("ignore")
         fabric = Fabric(
             accelerator="cuda" if options.on_gpu else "cpu",
-            devices=devices,
-            num_nodes=nodes,
-            strategy=DDPStrategy(timeout=timedelta(seconds=options.timeout)) if devices * nodes > 1 else "auto",
+            devices=launch.devices,
+            num_nodes=launch.nodes,
+            strategy=DDPStrategy(timeout=timedelta(seconds=options.timeout)) if several else "auto",
+            plugins=[launch.environment],
             precision=PRECISIONS[options.precision],  # type: ignore[arg-type]
         )
         fabric.launch()
