@@ -46,10 +46,54 @@ def test_every_loss_gives_its_own_direction_and_positive_curvature(record):
     gradient, hessian = made(LABELS, SCORES, None, SIZES)
     scores = torch.tensor(SCORES, requires_grad=True)
     queries = torch.from_numpy(np.repeat(np.arange(4), SIZES))
-    made.loss(scores, torch.from_numpy(LABELS), query_ids=queries).backward()
-    np.testing.assert_allclose(gradient, scores.grad.numpy() * LABELS.sum(), rtol=1e-9, atol=1e-12)
+    made.loss.reduction = "none"
+    values = made.loss(scores, torch.from_numpy(LABELS), query_ids=queries)
+    by_relevant = record.labels == "binary" or record.name in ("listnet", "softmax", "listwise-cross-entropy")
+    weights = np.add.reduceat(LABELS if by_relevant else np.ones(60), [0, 10, 35, 40])
+    (values * torch.from_numpy(weights)).nansum().backward()
+    np.testing.assert_allclose(gradient, scores.grad.numpy(), rtol=1e-9, atol=1e-12)
     assert np.isfinite(hessian).all()
     assert (hessian > 0).all()
+
+
+def floored(curvature):
+    return curvature + 0.1 * curvature.mean()
+
+
+def test_the_curvature_of_song_is_that_of_the_ranks_under_the_tangent_of_the_discount():
+    grades = RANDOM.integers(0, 3, 60)
+    relevant = torch.from_numpy(grades > 0).nonzero()[:, 0]
+
+    def ranks(scores):
+        return (1 + scores[None] - scores[relevant, None]).clamp_min(0).square().sum(1)
+
+    scores = torch.tensor(SCORES)
+    of_ranks = ranks(scores).requires_grad_()
+    gains = 2.0 ** torch.from_numpy(grades)[relevant] - 1
+    ideal = (gains.sort(descending=True).values / torch.log2(torch.arange(len(gains), dtype=torch.float64) + 2)).sum()
+    (tangent,) = torch.autograd.grad(-(gains / torch.log2(1 + of_ranks)).sum() / ideal, of_ranks)
+    curvature = torch.autograd.functional.hessian(lambda s: (60 * tangent.abs() * ranks(s)).sum(), scores).diagonal()
+    np.testing.assert_allclose(objective("song")(grades, SCORES)[1], floored(curvature.numpy()), rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["listnet", "softmax", "solc"])
+def test_the_curvature_of_a_softmax_is_that_of_its_logarithm(name):
+    shares = np.exp(SCORES) / np.exp(SCORES).sum()
+    expected = floored(LABELS.sum() * shares * (1 - shares))
+    np.testing.assert_allclose(objective(name)(LABELS, SCORES)[1], expected, rtol=1e-9)
+
+
+def test_other_rows_are_laid_out_anew():
+    made = objective("song")
+    made(LABELS, SCORES, None, SIZES)
+    labels = LABELS.copy()
+    for given in (
+        (1 - labels, SCORES, None, SIZES),
+        (labels, SCORES, SCORES**2, SIZES),
+        (labels, SCORES, None, [30, 30]),
+    ):
+        for left, right in zip(made(*given), objective("song")(*given), strict=True):
+            np.testing.assert_array_equal(left, right)
 
 
 def test_nothing_is_remembered_between_rounds():
@@ -78,11 +122,8 @@ def test_a_leaf_moves_by_at_most_the_step():
 def test_groups_are_lists_of_their_own():
     together, _ = objective("song")(LABELS, SCORES, None, SIZES)
     ends = np.cumsum(SIZES)
-    scale = LABELS.sum() / sum(LABELS[a:b].any() for a, b in pairwise([0, *ends]))
     for start, end in pairwise([0, *ends]):
         alone, _ = objective("song")(LABELS[start:end], SCORES[start:end])
-        if LABELS[start:end].any():
-            alone = alone / LABELS[start:end].sum() * scale
         np.testing.assert_allclose(together[start:end], alone, rtol=1e-9, atol=1e-12)
 
 

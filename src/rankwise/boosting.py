@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rankwise.checks import check_positive
-from rankwise.losses import LOSSES, ListLoss
+from rankwise.checks import check_finite, check_positive
+from rankwise.lists import Lists, PackedLists
+from rankwise.losses import LOSSES, ListLoss, ListNetLoss, ListwiseCELoss, SoftmaxLoss
+from rankwise.losses.base import bound_scores
+from rankwise.pairs import recorded_pair_sums
+from rankwise.surrogates import Logistic, SquaredHinge
 
 __all__ = ["Objective", "objective"]
 
@@ -25,7 +30,11 @@ _WHOLE_LISTS: dict[str, dict[str, Any]] = {
 
 _AVERAGE_PRECISION = ("auprc", "stable-ap")
 
-# A leaf in which nothing pulls must still weigh something: this share of the mean pull is added to each row's.
+# Convex surrogates with a second derivative wherever a pair is not yet in order.
+_SMOOTH = (SquaredHinge, Logistic)
+_SOFTMAX = (ListwiseCELoss, ListNetLoss, SoftmaxLoss)
+
+# A leaf whose rows have no gradient must still have a second derivative: this share of the mean is added to all.
 _FLOOR = 0.1
 
 
@@ -55,27 +64,31 @@ def objective(loss: str | ListLoss, *, step: float = 1.0, log_loss: float | None
 
 
 class Objective:
-    """The gradient of a list loss with respect to scores, and a positive stand-in for its second derivative.
+    """Gradient of a list loss with respect to scores, and a positive diagonal second derivative.
 
     Called as LightGBM's and XGBoost's scikit-learn classes do, `(labels, scores[, sample_weight[, group]])`, or as
-    their native `train` does, `(scores, data)`; in the latter labels, weights and groups are asked of the data. Without
+    their native `train` does, `(scores, data)`; then labels, weights and groups are read from the data. Without
     groups all rows are one list.
 
-    With g_i the derivative of the loss with respect to the score of row i, times the number of positive rows, which
-    brings it to the size of the log loss's, the second derivative is taken to be
+    The objective is the sum over lists of the loss of a list times its number of rows; of its relevant rows for
+    losses of binary labels and for softmax losses. A long list so weighs more than a short one.
 
-        h_i = (|g_i| + mean of |g| / 10) / step.
+    The second derivative is that of a Gauss-Newton step where the loss allows it:
 
-    A leaf then moves by -sum(g) / sum(h): by `step` where all its rows pull one way, by less where they disagree, and
-    hardly at all where few pull. The true second derivative would not do: a ranking loss is flat, linear or concave
-    for most pairs, and trees need a positive one.
+    - losses made of sums over pairs of squared hinges or logistic functions (`"song"`, `"k-song"`): the second
+      derivative of these sums, with the function around them replaced by its tangent;
+    - softmax losses (`"listnet"`, `"softmax"`, `"solc"`): p_i (1 - p_i) with the softmax p of the list.
+
+    For all other losses it is |g_i|, the size of the gradient. A tenth of its mean is added everywhere, and the sum is
+    divided by `step`. The true second derivative would not do: a ranking loss is flat, linear or concave for most
+    pairs, and trees need a positive one.
 
     With `log_loss` its derivatives, p_i - y_i and p_i (1 - p_i), are added that many times, p_i = sigmoid(s_i + b). The
     offset b, the log odds of a positive row, is what boosting for the log loss starts from: scores start from 0 here.
 
     Args:
-        loss: any list loss. It is copied and put into eval mode: between rounds nothing is remembered.
-        step: above 0.
+        loss: any list loss. It is copied and put into eval mode, so that it keeps no state between rounds.
+        step: above 0; scales the steps of all leaves.
         log_loss: 0 or more; above 0 only for a loss of binary labels.
     """
 
@@ -87,9 +100,13 @@ class Objective:
         if self.log_loss and loss.label_kind != "binary":
             raise ValueError(f"log_loss: expected 0 with a loss of {loss.label_kind}, got {log_loss}")
         self.loss = copy.deepcopy(loss).eval()
+        self._layout: _Layout | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_layout": None}
 
     def __call__(self, first: Any, second: Any, sample_weight: Any = None, group: Any = None) -> tuple[Floats, Floats]:
-        """Gradient and second derivative, (N,) each.
+        """Return the gradient and the second derivative, (N,) each.
 
         Args:
             first: (N,) labels; or (N,) scores if `second` is a data set.
@@ -105,34 +122,114 @@ class Objective:
         labels, scores = np.asarray(labels, dtype=np.float64), np.asarray(scores, dtype=np.float64)
         if scores.ndim != 1 or labels.shape != scores.shape:
             raise ValueError(f"scores: expected (N,) like labels {labels.shape}, got {scores.shape}")
-        weights = _given(sample_weight)
-        gradient = self._gradient(scores, labels, weights, _given(group))
-        share = np.ones_like(scores) if weights is None else weights / weights[weights > 0].mean()
-        gradient *= max(1.0, share[labels > 0].sum())
-        pull = np.abs(gradient)
-        # Where all is won nothing pulls, and any positive number will do.
-        hessian = (pull + (_FLOOR * pull.mean() if pull.any() else 1.0)) / self.step
+        rows = _Rows(labels, _given(sample_weight), _given(group))
+        if self._layout is None or not self._layout.rows.equal(rows):
+            self._layout = _Layout(self.loss, rows)
+        gradient, curvature = _derivatives(self.loss, self._layout, scores)
+        # If all lists are ranked right, there is no gradient, and any positive number will do.
+        hessian = (curvature + (_FLOOR * curvature.mean() if curvature.any() else 1.0)) / self.step
         if self.log_loss:
+            share = rows.relative_weights()
             chance = _chance(scores, labels, share)
             gradient += self.log_loss * share * (chance - labels)
             hessian += self.log_loss * share * chance * (1 - chance)
         return gradient, hessian
 
-    def _gradient(
-        self, scores: Floats, labels: Floats, weights: NDArray[Any] | None, group: NDArray[Any] | None
-    ) -> Floats:
-        """Of the mean over lists."""
-        inputs = torch.tensor(scores, requires_grad=True)
-        given: dict[str, Tensor] = {}
-        if group is not None:
-            if group.sum() != len(scores):
-                raise ValueError(f"group: expected sizes of sum {len(scores)}, the number of rows, got {group.sum()}")
-            given["query_ids"] = torch.from_numpy(np.repeat(np.arange(len(group)), group.astype(np.intp)))
-        if weights is not None:
-            given["weights"] = torch.from_numpy(weights.astype(np.float64))
-        value = self.loss(inputs, torch.from_numpy(labels), **given)
-        (gradient,) = torch.autograd.grad(value, inputs)
-        return np.asarray(gradient.numpy())
+
+class _Rows(NamedTuple):
+    """What stays the same from round to round."""
+
+    labels: Floats
+    weights: NDArray[Any] | None
+    group: NDArray[Any] | None
+
+    def equal(self, other: _Rows) -> bool:
+        return all(
+            mine is theirs or (mine is not None and theirs is not None and np.array_equal(mine, theirs))
+            for mine, theirs in zip(self, other, strict=True)
+        )
+
+    def relative_weights(self) -> Floats:
+        """Return the item weights with a mean of 1."""
+        if self.weights is None:
+            return np.ones_like(self.labels)
+        relative: Floats = self.weights / self.weights[self.weights > 0].mean()
+        return relative
+
+
+class _Layout:
+    """Rows packed into lists, once for all rounds.
+
+    Attributes:
+        rows: the rows; list_weights: (Q,) weights of the lists in the objective.
+    """
+
+    def __init__(self, loss: ListLoss, rows: _Rows) -> None:
+        # Copies: the caller may write into its arrays, and the next call compares with these.
+        self.rows = _Rows(rows.labels.copy(), *(None if each is None else each.copy() for each in rows[1:]))
+        count = len(rows.labels)
+        given: dict[str, Tensor | None] = {"query_ids": None, "weights": None}
+        if rows.group is not None:
+            if rows.group.sum() != count:
+                raise ValueError(f"group: expected sizes of sum {count}, the number of rows, got {rows.group.sum()}")
+            given["query_ids"] = torch.from_numpy(np.repeat(np.arange(len(rows.group)), rows.group.astype(np.intp)))
+        if rows.weights is not None:
+            given["weights"] = torch.from_numpy(rows.weights.astype(np.float64))
+        numbers = torch.arange(count, dtype=torch.float64)
+        self._packed = loss.pack_inputs(numbers, torch.from_numpy(self.rows.labels), **given)
+        self._index = [block.scores.long() for block in self._packed.blocks]
+        by_relevant = loss.label_kind == "binary" or isinstance(loss, _SOFTMAX)
+        shares = torch.from_numpy(rows.relative_weights())
+        if by_relevant:
+            shares = shares * torch.from_numpy(rows.labels > 0)
+        self.list_weights = self._packed.join(
+            [(shares[index] * block.mask).sum(1) for index, block in zip(self._index, self._packed.blocks, strict=True)]
+        )
+
+    def lists(self, scores: Tensor) -> PackedLists:
+        """Return the lists with these scores (N,)."""
+        blocks = [
+            block.with_scores(bound_scores(scores[index].masked_fill(~block.mask, 0)))
+            for index, block in zip(self._index, self._packed.blocks, strict=True)
+        ]
+        return replace(self._packed, blocks=tuple(blocks))
+
+    def flat(self, values: list[Tensor]) -> Tensor:
+        """Return values of the blocks, (Q, L) each, in the order of the rows: (N,)."""
+        rows = torch.zeros(len(self.rows.labels), dtype=torch.float64)
+        for each, index, block in zip(values, self._index, self._packed.blocks, strict=True):
+            rows[index[block.mask]] = each[block.mask]
+        return rows
+
+
+def _derivatives(loss: ListLoss, layout: _Layout, scores: Floats) -> tuple[Floats, Floats]:
+    """Return the gradient of the objective and its positive second derivative, (N,) each, without floor and step."""
+    inputs = torch.tensor(scores, requires_grad=True)
+    check_finite("scores", inputs)
+    packed = layout.lists(inputs)
+    with recorded_pair_sums() as records:
+        values, valid = loss.per_list(packed, packed.ids)
+    total = (values * layout.list_weights * valid).sum()
+    smooth = bool(records) and all(isinstance(each.surrogate, _SMOOTH) for each in records)
+    sums = [each.sums for each in records] if smooth else []
+    gradient, *upstream = torch.autograd.grad(total, [inputs, *sums], retain_graph=True)
+    if isinstance(loss, _SOFTMAX):
+        curvature = layout.flat([_softmax_curvature(block, packed, layout.list_weights) for block in packed.blocks])
+    elif smooth:
+        curvature = torch.zeros_like(inputs)
+        for each, grad in zip(records, upstream, strict=True):
+            (back,) = torch.autograd.grad(each.inputs, inputs, each.curvature(grad.abs()), retain_graph=True)
+            curvature = curvature + back
+    else:
+        curvature = gradient.abs()
+    return gradient.numpy().copy(), curvature.detach().numpy().copy()
+
+
+@torch.no_grad()
+def _softmax_curvature(block: Lists, packed: PackedLists, list_weights: Tensor) -> Tensor:
+    shares = torch.softmax(block.scores.masked_fill(~block.mask, -torch.inf), 1).nan_to_num(0)
+    weights = packed.select_block(list_weights, block)[:, None]
+    return weights * shares * (1 - shares)
 
 
 def _chance(scores: Floats, labels: Floats, weights: Floats) -> Floats:

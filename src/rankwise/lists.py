@@ -7,10 +7,10 @@ long list does not widen all the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -96,6 +96,18 @@ class Lists:
     @cached_property
     def negatives(self) -> ItemMask:
         return ItemMask(self.mask ^ self.relevant)
+
+    @cached_property
+    def constants(self) -> dict[Hashable, Any]:
+        """Return a cache for what losses derive from labels, mask and weights alone."""
+        return {}
+
+    def with_scores(self, scores: Tensor) -> Lists:
+        """Return the same lists with other scores (Q, L); what was derived from labels, mask and weights is kept."""
+        lists = replace(self, scores=scores, previous_scores=None, cosines=False)
+        for name, value in vars(self).items():
+            lists.__dict__.setdefault(name, value)
+        return lists
 
 
 @dataclass(frozen=True)

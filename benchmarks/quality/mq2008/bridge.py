@@ -44,8 +44,8 @@ def main() -> None:
         print(f"{name:28} {values[name].nanmean():.4f} {seconds[name]:.2f} s", flush=True)
     lines = [
         f"`python -m benchmarks.quality.mq2008.bridge`: NDCG@10 of the five folds, {ROUNDS} trees with default "
-        "parameters, fitted to training and validation sections; difference to the library's own objective with its 95 % interval; "
-        "CPU seconds of a fold.",
+        "parameters, fitted to training and validation sections; difference to the library's own objective with its "
+        "95 % interval; CPU seconds of a fold.",
         "",
         "| trees by | NDCG@10 | difference | CPU s |",
         "| --- | --: | --: | --: |",

@@ -206,9 +206,7 @@ class ListLoss(MarkedModule):
             scores, labels, query_ids, sample_ids, mask, weights, previous_scores, group_ids = inputs.values()
         scores, labels = check_tensor("scores", scores), check_tensor("labels", labels)
         with full_precision(scores.device.type), deferred_checks():
-            if scores.dtype in (torch.float16, torch.bfloat16):
-                scores = scores.float()
-            packed = pack(
+            packed = self.pack_inputs(
                 scores,
                 labels,
                 query_ids=query_ids,
@@ -216,17 +214,23 @@ class ListLoss(MarkedModule):
                 weights=weights,
                 sample_ids=sample_ids,
                 previous_scores=previous_scores,
-                lists=self.lists,
             )
-            packed = replace(packed, blocks=tuple(map(_in_range, packed.blocks)))
-            for block in packed.blocks:
-                check_labels(block.labels, self.label_kind, block.mask)
             groups = (
                 packed.ids if group_ids is None else packed.per_list("group_ids", check_ids("group_ids", group_ids))
             )
             if has_single_items(scores, masked, self.lists) and not bool(self._peek(packed, groups)[1].any()):
                 refuse_single_items(scores, f"from which {type(self).__name__} learns nothing")
             return self.on_lists(packed, groups)
+
+    def pack_inputs(self, scores: Tensor, labels: Tensor, **others: Tensor | None) -> PackedLists:
+        """Check inputs and pack them into lists; `others` are the keyword arguments of a call."""
+        if scores.dtype in (torch.float16, torch.bfloat16):
+            scores = scores.float()
+        packed = pack(scores, labels, lists=self.lists, **others)
+        packed = replace(packed, blocks=tuple(map(_in_range, packed.blocks)))
+        for block in packed.blocks:
+            check_labels(block.labels, self.label_kind, block.mask)
+        return packed
 
     def on_lists(self, packed: PackedLists, group_ids: Tensor | None) -> Tensor:
         """Compute the loss of lists that are already checked, gathered and packed."""

@@ -111,13 +111,21 @@ class CompositionalLoss(ListLoss):
         return packed.join(values), packed.join([sample.valid for sample in samples])
 
     def _sample(self, packed: PackedLists, lists: Lists, totals: Totals | None) -> Sample:
-        # With a named gain, exactly the grades above 0 have a gain.
-        chosen = lists.labels > 0 if isinstance(self.gain, str) else self._gain(lists.labels) > 0
-        chosen = chosen & lists.mask
         if totals is None:
-            return whole_lists(lists, chosen, self._gain, self.k)
+            key = ("sample", self.gain, self.k, lists.scores.dtype)
+            if key not in lists.constants:
+                lists.constants[key] = whole_lists(lists, self._relevant(lists), self._gain, self.k)
+            sample: Sample = lists.constants[key]
+            return sample
+        chosen = self._relevant(lists)
         of_lists = Totals(*(packed.select_block(t, lists) for t in totals))
         return sample_of_lists(lists, chosen, self._gain, of_lists, self.self_weight)
+
+    def _relevant(self, lists: Lists) -> Tensor:
+        """Return the mask (Q, L) of the items with a gain."""
+        # With a named gain, exactly the grades above 0 have a gain.
+        chosen = lists.labels > 0 if isinstance(self.gain, str) else self._gain(lists.labels) > 0
+        return chosen & lists.mask
 
     def _averaged(
         self,

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,7 +17,14 @@ from rankwise.pairs.by_cells import cell_sums, count_cells
 from rankwise.pairs.by_sorting import SortedPairs, sort_pairs
 from rankwise.surrogates import OneSidedHuber, Sigmoid, Slope, Surrogate
 
-__all__ = ["DEVICE_CHUNK", "mean_over_negatives", "pair_sums", "pair_sums_within"]
+__all__ = [
+    "DEVICE_CHUNK",
+    "RecordedSums",
+    "mean_over_negatives",
+    "pair_sums",
+    "pair_sums_within",
+    "recorded_pair_sums",
+]
 
 
 def pair_sums(
@@ -86,6 +96,69 @@ def pair_sums_within(
     return _pair_sums(None, index, scores, surrogate, weights, anchor_mask, other_mask, "auto")
 
 
+@dataclass(frozen=True)
+class RecordedSums:
+    """One call of `pair_sums` or `pair_sums_within`, see `recorded_pair_sums`.
+
+    Attributes:
+        sums: (Q, A) the result.
+        inputs: the tensors of scores it depends on: the anchors (Q, A) and the others (Q, L), or the others alone.
+    """
+
+    sums: Tensor
+    inputs: tuple[Tensor, ...]
+    _index: Tensor | None
+    _weights: Tensor | None
+    _anchor_mask: Tensor | None
+    _item_mask: ItemMask
+    surrogate: Surrogate
+
+    @torch.no_grad()
+    def curvature(self, grad: Tensor) -> tuple[Tensor, ...]:
+        """Return the diagonal of the second derivative of sum_i grad_i sums_i, in the shape of each of `inputs`.
+
+        Only the curvature of the surrogate counts, not that of `grad` (Q, A), as in Gauss-Newton steps.
+        """
+        others, second = self.inputs[-1], Slope(Slope(self.surrogate))
+        anchors = self.inputs[0] if self._index is None else others.gather(1, self._index)
+        weights, masks = self._weights, (self._anchor_mask, self._item_mask)
+        of_anchors = grad * _pair_sums(anchors, None, others, second, weights, *masks, "auto")
+        of_others = _pair_sums(-others, None, -anchors, second, grad, self._item_mask.mask, self._anchor_mask, "auto")
+        if weights is not None:
+            of_others = of_others * weights
+        if self._index is None:
+            return of_anchors, of_others
+        # A pair of an item with itself is constant; it was counted once as an anchor and once as an other.
+        own = torch.ones_like(anchors) if weights is None else weights.gather(1, self._index)
+        if self._item_mask.mask is not None:
+            own = own * self._item_mask.mask.gather(1, self._index)
+        of_anchors = of_anchors - 2 * grad * own * second.value(torch.zeros_like(anchors))
+        return (of_others.scatter_add(1, self._index, of_anchors),)
+
+
+_RECORDS: ContextVar[list[RecordedSums] | None] = ContextVar("pair sums", default=None)
+
+
+@contextmanager
+def recorded_pair_sums() -> Iterator[list[RecordedSums]]:
+    """Record the pair sums that are computed with a gradient in a block.
+
+    Example:
+        >>> from rankwise.surrogates import SquaredHinge
+        >>> scores = torch.tensor([[0.5, 2.0]], requires_grad=True)
+        >>> with recorded_pair_sums() as records:
+        ...     sums = pair_sums_within(scores, torch.tensor([[0]]), SquaredHinge(1.0))
+        >>> records[0].curvature(torch.ones(1, 1))
+        (tensor([[2., 2.]]),)
+    """
+    records: list[RecordedSums] = []
+    token = _RECORDS.set(records)
+    try:
+        yield records
+    finally:
+        _RECORDS.reset(token)
+
+
 def mean_over_negatives(lists: Lists, sides: Sides, surrogate: Surrogate) -> Tensor:
     """Compute the mean of l(s_i - s_j) over the negatives j of a list, for each of its positives i: (Q, A).
 
@@ -144,6 +217,10 @@ def _pair_sums(
         values = chunk_sums(anchors, item_mask.fill(others), weights, anchor_mask, item_mask, surrogate)
         return values if anchor_mask is None else values.masked_fill_(~anchor_mask, 0)
     sums: Tensor = _PairSums.apply(anchors, index, others, weights, anchor_mask, item_mask, surrogate, method)
+    records = _RECORDS.get()
+    if records is not None and sums.requires_grad:
+        inputs = (others,) if anchors is None else (anchors, others)
+        records.append(RecordedSums(sums, inputs, index, weights, anchor_mask, item_mask, surrogate))
     return sums
 
 
