@@ -349,6 +349,30 @@ def test_a_share_of_each_users_pairs_is_held_out_for_the_test():
     assert parts.train.known.dense().sum() == len(hold_out(kept, share=0.2, seed=5)[0])
 
 
+def test_metrics_among_sampled_items_stand_beside_the_full_ones():
+    problem = Recommendation(model={"name": "item-item"}, metrics=("ndcg@5", "hit@5"), sampled_items=6)
+    torch.manual_seed(0)
+    model = problem.build_model(SCHEMA).eval()
+    result = problem.evaluate(model, PARTS.test)
+    name = "hit@5 among 6 sampled items"
+    assert "biased" in result.definitions[name]
+    assert result.means["hit@5"] < result.means[name] <= 1
+    assert problem.evaluate(model, PARTS.test).means == result.means  # the same items every time
+    scores, test, hits = problem.predict(model, PARTS.test), PARTS.test, []
+    for user in range(len(test)):
+        wanted, known = (rows.dense(torch.tensor([user]))[0] > 0 for rows in (test.labels, test.known))
+        others = (~wanted & ~known).nonzero()[:, 0].tolist()
+        keys = torch.rand(ITEMS, generator=torch.Generator().manual_seed(user)).tolist()
+        drawn = sorted(others, key=lambda item: -keys[item])[:6]
+        candidates = wanted.nonzero()[:, 0].tolist() + drawn
+        best = sorted(candidates, key=lambda item: -scores[user, item].item())[:5]
+        if wanted.any():
+            hits.append(any(bool(wanted[item]) for item in best))
+    assert result.means[name] == pytest.approx(sum(hits) / len(hits))
+    everything = problem.changed(sampled_items=ITEMS).evaluate(model, test).means
+    assert everything[f"ndcg@5 among {ITEMS} sampled items"] == pytest.approx(everything["ndcg@5"])
+
+
 def test_training_is_evaluated_on_the_users_asked_for_and_not_before_it():
     problem = Recommendation(model={"name": "item-item"}, batches={"users": 32}, refit=False, **FAST)
     options = {"every": 2, "at_start": False, "rows": 20}

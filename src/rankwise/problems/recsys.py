@@ -31,6 +31,7 @@ from rankwise.data import (
 )
 from rankwise.estimators.groups import counts_prior
 from rankwise.losses import ListLoss, ListStatistics
+from rankwise.metrics import Evaluation, Metric
 from rankwise.models import EASE, Blend, ItemItemScorer, MatrixFactorisation, NeuMF
 from rankwise.problems.batches import batches_of
 from rankwise.problems.blending import choose_blend, judged_rows
@@ -175,6 +176,9 @@ class Recommendation(Problem[InteractionSchema, InteractionPart]):
     for validation or test hold belong to the catalogue, too: they count as wanted, though no model has learned them.
     Users without training pairs have an empty history; a model with a vector per user refuses them.
 
+    `sampled_items`: also report the metrics of the wanted items among so many others of each user, drawn at random, as
+    many papers do.
+
     Example:
         >>> users, items = torch.arange(40) % 8, torch.arange(40) * 7 % 20
         >>> pairs = Interactions(users, items, None, None, tuple("abcdefgh"), tuple("abcdefghijklmnopqrst"))
@@ -202,6 +206,7 @@ class Recommendation(Problem[InteractionSchema, InteractionPart]):
     budget: Budget = Budget(epochs=30)
     evaluation: EvaluationOptions = EvaluationOptions(every=200)
     refit: bool = True
+    sampled_items: Count | None = None
     metrics: Names = ("ndcg@20", "ndcg@10", "recall@20", "hit@10", "map")
 
     @model_validator(mode="after")
@@ -363,8 +368,11 @@ class Recommendation(Problem[InteractionSchema, InteractionPart]):
             labels = wanted.dense(rows)
             return JudgedRows(features(rows), labels, (known.dense(rows) == 0) | (labels != 0))
 
+        result = evaluate_rows(model, len(part), known.width, read, self.measured, bootstrap=bootstrap)
+        if self.sampled_items is not None:
+            result = _add_sampled(result, model, part, read, self.measured, self.sampled_items)
         return Inspection(
-            evaluate_rows(model, len(part), known.width, read, self.measured, bootstrap=bootstrap),
+            result,
             "user",
             "item",
             "position",
@@ -436,6 +444,48 @@ class Recommendation(Problem[InteractionSchema, InteractionPart]):
             **options,
         )
         return created
+
+
+def _add_sampled(
+    result: Evaluation,
+    model: nn.Module,
+    part: InteractionPart,
+    read: Callable[[Tensor], JudgedRows],
+    metrics: Sequence[str | Metric],
+    count: int,
+) -> Evaluation:
+    """Add the metrics of rankings of the wanted items among `count` other items of each user, drawn at random.
+
+    Papers evaluate so to save time. The figures are far above those of all items, and may order models differently.
+    """
+
+    def read_sampled(rows: Tensor) -> JudgedRows:
+        judged = read(rows)
+        assert judged.mask is not None
+        others = judged.mask & (judged.labels == 0)
+        # A user's items are the same in every evaluation, however the users are cut into blocks.
+        keys = torch.stack([torch.rand(others.shape[1], generator=_user_generator(row)) for row in rows.tolist()])
+        keys = keys.to(others.device).masked_fill_(~others, -1)
+        chosen = keys.topk(min(count, keys.shape[1]), 1).indices
+        sampled = torch.zeros_like(others).scatter_(1, chosen, True) & others
+        return judged._replace(mask=sampled | (judged.labels != 0))
+
+    sampled = evaluate_rows(model, len(part), part.known.width, read_sampled, metrics)
+    name = f"among {count} sampled items"
+    definitions = {
+        f"{metric} {name}": f"{words}; the wanted items {name} of each user (biased: far above that of all items)"
+        for metric, words in sampled.definitions.items()
+    }
+    return replace(
+        result,
+        means={**result.means, **{f"{metric} {name}": mean for metric, mean in sampled.means.items()}},
+        skipped={**result.skipped, **{f"{metric} {name}": each for metric, each in sampled.skipped.items()}},
+        definitions={**result.definitions, **definitions},
+    )
+
+
+def _user_generator(row: int) -> torch.Generator:
+    return torch.Generator().manual_seed(row)
 
 
 class _ByUser(nn.Module):
