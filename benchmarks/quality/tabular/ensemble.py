@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader, Dataset
 
 from rankwise.data import Batch, Part, Split
@@ -82,6 +84,9 @@ class Ensemble:
     def build_loss(self, schema: None, train: str, *, steps: int) -> nn.Module:
         loss: nn.Module = create_loss(self.loss, reduction="sum", **self.loss_options)
         return loss
+
+    def build_schedule(self, optimiser: Optimizer, steps: int) -> LRScheduler:
+        return self.schedule.build(optimiser, steps)
 
     def train_loader(self, train: str, seed: int) -> DataLoader[Batch]:
         return DataLoader(_Stack(self.members), batch_size=None)
