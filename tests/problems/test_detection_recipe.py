@@ -182,7 +182,8 @@ def test_the_recipe_of_the_paper_trains_as_the_paper_says():
     assert (group["lr"], group["momentum"], group["nesterov"]) == (0.008, 0.9, False)
     assert (recipe.budget.epochs, recipe.schedule.at, recipe.batches.size) == (100, (0.75, 0.95), 32)
     assert (recipe.data.height, recipe.data.width) == (512, 512)
-    assert sum(recipe.model.anchors((512, 512)).levels) == 5456
+    assert recipe.model.anchors((512, 512)).levels == (4096, 1024, 256, 64)
+    assert recipe.data.fit == "keep"
     assert (recipe.box_weight, recipe.bias_weight, recipe.overlap) == (2, 0.001, 0.6)
     assert (recipe.loss.options["a"], recipe.loss.options["t"], recipe.loss.options["update_rate"]) == (0.1, 2, 0.01)
     assert {"coco-stable-ap", "bccd"} <= set(library())

@@ -13,6 +13,7 @@ import torch
 
 from rankwise.data import DataNote, EncodedImages
 from rankwise.problems import ImageRetrieval, LongTail, Retrieval, make_problem
+from rankwise.rehearsal import make_data
 from rankwise.runs import load_run, train
 from workers.pictures import make_pictures, write_folder
 
@@ -196,3 +197,25 @@ def test_one_class_to_learn_from_is_refused():
     table = rows("pq").with_columns(kind=polars.lit("p"))
     with pytest.raises(ValueError, match="data: expected at least 2 classes in train, got 1"):
         train(problem, train=table)
+
+
+def test_images_with_several_classes_are_trained_on_and_scored(tmp_path):
+    make_data(tmp_path, {"layout": "findings", "images": [90, 30], "classes": 3, "pixels": [20, 20]})
+    problem = LongTail(
+        data={"train": tmp_path, "validation": 0.2, "size": 16},
+        loss="stable-ap",
+        batches={"size": 16},
+        budget={"steps": 4},
+        evaluation={"every": 2},
+    )
+    run = train(problem, out=tmp_path / "run")
+    assert set(run.test.means) >= {"ap", "auroc", "ap tail"}
+    assert (tmp_path / "run" / "report.html").is_file()
+    again = load_run(tmp_path / "run")
+    predicted = again.predict(tmp_path / "images_001" / "images")
+    assert predicted.outputs.shape == (120, 3)
+    assert again.evaluate(tmp_path, bootstrap=0).means["ap"] == pytest.approx(run.test.means["ap"], abs=1e-6)
+    with pytest.raises(ValueError, match="expected one class of each image, got several"):
+        ImageRetrieval(data={"train": tmp_path, "size": 16}).read({})
+    with pytest.raises(ValueError, match="to make a long tail of them, got images with several"):
+        problem.changed(data={"train": tmp_path, "size": 16, "imbalance": 3}).read({})

@@ -28,25 +28,25 @@ def show_rehearsal(recipe: str, changes: Sequence[str], *, steps: int, clock: st
                 told.append(phase)
                 say(text)
 
-        found = rehearse(recipe, changes, steps=steps, clock=clock, tell=tell)
-    record(rehearsal=found)
-    between = "-" if found.between_seconds is None else _span(found.between_seconds)
+        costs = rehearse(recipe, changes, steps=steps, clock=clock, tell=tell)
+    record(rehearsal=costs)
+    between = "-" if costs.between_seconds is None else _span(costs.between_seconds)
     rows = [
-        ("memory", f"{found.memory_gib:.1f} GiB" + ("" if found.free_gib is None else f" of {found.free_gib:.1f} GiB")),
-        ("a step", f"{found.step_seconds:.3g} s"),
-        ("steps", f"{found.steps:,}"),
-        ("an evaluation", _span(found.evaluation_seconds)),
+        ("memory", f"{costs.memory_gib:.1f} GiB" + ("" if costs.free_gib is None else f" of {costs.free_gib:.1f} GiB")),
+        ("a step", f"{costs.step_seconds:.3g} s"),
+        ("steps", f"{costs.steps:,}"),
+        ("an evaluation", _span(costs.evaluation_seconds)),
         ("training between two", between),
-        ("evaluations", f"{found.evaluations:,}"),
-        ("the final test", _span(found.test_seconds)),
-        ("reading the data", _span(found.read_seconds)),
-        ("the whole run", _span(found.hours * 3600)),
+        ("evaluations", f"{costs.evaluations:,}"),
+        ("the final test", _span(costs.test_seconds)),
+        ("reading the data", _span(costs.read_seconds)),
+        ("the whole run", _span(costs.hours * 3600)),
     ]
     print_table(f"{recipe} on this machine", ("", ""), rows, numbers=True)
-    print_paragraph(f"Extrapolated from made data of the true shape: {found.made}, one evaluation.")
-    for problem in found.problems:
+    print_paragraph(f"Extrapolated from made data of the true shape: {costs.made}, one evaluation.")
+    for problem in costs.problems:
         print_paragraph(f"Cannot finish: {problem}")
-    return 1 if found.problems else 0
+    return 1 if costs.problems else 0
 
 
 def _span(seconds: float) -> str:

@@ -202,11 +202,11 @@ def _read_findings(path: Path) -> ListedImages:
         name, said = (str(row.get(key) or "").strip() for key in ("Image Index", "Finding Labels"))
         if name not in where:
             bad_line(path, reader.line_num, "the name of an image in `images`", f"{name!r}, which is none there")
-        found = tuple(word.strip() for word in said.split("|"))
-        if not all(found):
+        named = tuple(word.strip() for word in said.split("|"))
+        if not all(named):
             bad_line(path, reader.line_num, "findings separated by |", repr(said))
         files.append((where[name], str(where[name])))
-        words.append(tuple(word for word in found if word != NO_FINDING))
+        words.append(tuple(word for word in named if word != NO_FINDING))
     if not files:
         raise ValueError(f"{path}: expected images, got a sheet without rows")
     return ListedImages(files, words, _parts_of_findings(path, [Path(name).name for _, name in files]))
@@ -227,10 +227,10 @@ def _parts_of_findings(path: Path, names: Sequence[str]) -> list[str] | None:
 def _images_below(folder: Path) -> dict[str, Path]:
     """Return the images of ChestX-ray14 by name."""
     folders = [folder / "images", *sorted(folder.glob("images_*/images"))]
-    found = {file.name: file for each in folders if each.is_dir() for file in each.iterdir()}
-    if not found:
+    by_name = {file.name: file for each in folders if each.is_dir() for file in each.iterdir()}
+    if not by_name:
         raise FileNotFoundError(f"{folder}: expected images in `images` or `images_001/images`, got none")
-    return found
+    return by_name
 
 
 def _sheet(folder: Path) -> Path | None:

@@ -37,6 +37,8 @@ STEPS = 20
 LONGEST, MOST_MEMORY = 120.0, 0.6
 # Steps before the times count, if there are some to spare; steps of smaller batches.
 WARM_UP, FEW_STEPS = 2, 3
+# The smaller batches: parts of the whole one, and at most so many images.
+SMALLER = ((8, 12), (4, 28))
 # Rows on which an evaluation is measured: as many as take so many seconds.
 FIRST_ROWS, ENOUGH_SECONDS = 32, 3.0
 # Vectors among which neighbours are looked for, to measure it.
@@ -93,8 +95,8 @@ def rehearse(
 
     The data are random, in their native layout, in a temporary folder that is deleted at the end; nothing else is
     written and nothing is downloaded. Images are decoded in this process (`data.workers: 0`). If the batches of an
-    image problem would not fit into memory or take minutes, time and memory are extrapolated from an eighth and a
-    quarter of a batch, to both of which they are proportional.
+    image problem would not fit into memory or take minutes, time and memory are extrapolated from two smaller batches,
+    as straight lines.
 
     Args:
         name: a recipe with `about.shape`, see `load_problem`.
@@ -204,7 +206,7 @@ def _step_cost(
     problem: Problem[Any, Any], schema: Any, cut: Split[Any], steps: int, tell: Told, now: Clock
 ) -> _StepCost:
     """Return the cost of a step, measured, or extrapolated from smaller batches."""
-    smaller = [_shrunk(problem, divisor) for divisor in (8, 4)]
+    smaller = [_shrunk(problem, *each) for each in SMALLER]
     if isinstance(cut.train, Part) or not all(smaller):
         return _measured(problem, schema, cut, steps, tell, now)
     points = []
@@ -213,7 +215,7 @@ def _step_cost(
         other, rows = each
         points.append((rows, _measured(other, schema, cut, min(FEW_STEPS, steps), tell, now)))
     (few, low), (more, high) = points
-    whole = _shrunk(problem, 1)
+    whole = _shrunk(problem, 1, None)
     assert whole is not None
     distance = (whole[1] - more) / (more - few)
     seconds = high.seconds + max(0.0, high.seconds - low.seconds) * distance
@@ -225,17 +227,20 @@ def _step_cost(
     return _StepCost(seconds, memory, f"steps of batches of {few} and {more} images, extrapolated to {whole[1]}")
 
 
-def _shrunk(problem: Problem[Any, Any], divisor: int) -> tuple[Problem[Any, Any], int] | None:
-    """Return an image problem with a part of its batch, and the images in it; None for others and small batches."""
+def _shrunk(problem: Problem[Any, Any], divisor: int, most: int | None) -> tuple[Problem[Any, Any], int] | None:
+    """Return an image problem with a part of its batch, at most so many images, and their number.
+
+    None for other problems, and for small batches.
+    """
     batches = dict(problem.batches)  # type: ignore[attr-defined]
     if problem.kind not in ("image-retrieval", "longtail", "detection"):
         return None
     key = "classes" if batches.get("classes") else "size"
     if not batches.get(key) or batches[key] < 16:
         return None
-    batches[key] = batches[key] // divisor
-    rows = batches[key] * (batches["samples_per_class"] if key == "classes" else 1)
-    return problem.changed(batches=batches), rows
+    each = batches["samples_per_class"] if key == "classes" else 1
+    batches[key] = batches[key] // divisor if most is None else min(batches[key] // divisor, most // each)
+    return problem.changed(batches=batches), batches[key] * each
 
 
 def _measured(

@@ -1,0 +1,1 @@
+"""Every recipe of the library rehearsed."""
