@@ -51,7 +51,6 @@ WRONG = [
     ),
     (MULTILABEL, ["lists=labels"], "lists: expected 'rows' or 'columns', got 'labels'"),
     (MULTILABEL, ["loss.lists=columns"], "loss: expected `lists` beside the loss"),
-    (MULTILABEL, ["loss={name: soprc, prior: data}"], "loss: expected a number or a schedule for the prior"),
 ]
 
 

@@ -97,7 +97,6 @@ def test_an_unknown_loss_is_answered_with_the_nearest(kind):
         ),
         ({"name": "classifier", "temperature": 0}, "temperature: expected"),
         ({"name": "classifier", "add": ["semi-variance"]}, "expected no losses added to a classifier"),
-        ({"name": "soprc", "prior": "data"}, "expected a number or a schedule for the prior of a retrieval loss"),
         ({"name": "soprc", "tua": 0.1}, "has no option 'tua'"),
     ],
 )
