@@ -95,6 +95,7 @@ def read_letor(
         ValueError: the first line that is not of this form, by file and number; nothing is returned then.
 
     Example:
+        >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     path = Path(folder, "train.txt")
         ...     _ = path.write_text("2 qid:7 1:0.5 3:1.5 # doc 1\\n0 qid:7 2:1\\n")
@@ -242,6 +243,7 @@ def read_letor_comments(path: str | Path) -> list[str]:
     """Return the text after the `#` of every row, "" if there is none: document ids, in the LETOR collections.
 
     Example:
+        >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     path = Path(folder, "train.txt")
         ...     _ = path.write_text("2 qid:7 1:0.5 #docid = A\\n0 qid:7 2:1\\n")
