@@ -39,7 +39,7 @@ _FLOOR = 0.1
 
 
 def objective(loss: str | ListLoss, *, step: float = 1.0, log_loss: float | None = None, **options: Any) -> Objective:
-    """An objective for LightGBM or XGBoost that trains trees for average precision, NDCG or pAp@k.
+    """Return an objective for LightGBM or XGBoost that trains trees for average precision, NDCG or pAp@k.
 
     Args:
         loss: the registered name of a loss, or a loss. By name it is set up for whole lists of raw scores.
@@ -137,7 +137,7 @@ class Objective:
 
 
 class _Rows(NamedTuple):
-    """What stays the same from round to round."""
+    """Inputs of an objective that stay the same from round to round."""
 
     labels: Floats
     weights: NDArray[Any] | None
@@ -233,7 +233,7 @@ def _softmax_curvature(block: Lists, packed: PackedLists, list_weights: Tensor) 
 
 
 def _chance(scores: Floats, labels: Floats, weights: Floats) -> Floats:
-    """The chance of a positive, (N,), if scores are log odds above those of a row one knows nothing of."""
+    """Return the chance of a positive, (N,), if scores are log odds above those of a row one knows nothing of."""
     positive = (weights * labels).sum()
     offset = np.log((positive + 1) / (weights.sum() - positive + 1))
     chance: Floats = 1 / (1 + np.exp(-(scores + offset).clip(-500, 500)))
@@ -241,7 +241,7 @@ def _chance(scores: Floats, labels: Floats, weights: Floats) -> Floats:
 
 
 def _groups_of(data: Any) -> NDArray[Any] | None:
-    """Rows of each query: LightGBM has their numbers, XGBoost where they begin and end."""
+    """Return the number of rows of each query; LightGBM stores the numbers, XGBoost the bounds."""
     if hasattr(data, "get_group"):
         return _given(data.get_group())
     bounds = _given(data.get_uint_info("group_ptr"))
@@ -249,5 +249,5 @@ def _groups_of(data: Any) -> NDArray[Any] | None:
 
 
 def _given(values: Any) -> NDArray[Any] | None:
-    """XGBoost says "none" with an empty array."""
+    """Return an array, or None; XGBoost passes an empty array for None."""
     return None if values is None or len(values) == 0 else np.asarray(values)

@@ -133,7 +133,7 @@ def bias(
     steps = Steps((1 + len(choices) + len(_GROWTH)) * repeats, on_progress)
 
     def measure(losses: dict[str, ListLoss], composition: tuple[int, int]) -> list[Tensor]:
-        """The values of each loss on all batches, (R,) each."""
+        """Return the values of each loss on all batches, (R,) each."""
         generator = torch.Generator().manual_seed(seed)
         values: list[list[Tensor]] = [[] for _ in losses]
         for _ in range(repeats):
@@ -191,7 +191,7 @@ def _exact(pools: Pools) -> dict[str, ListLoss]:
 
 
 def _losses(pools: Pools) -> dict[str, ListLoss]:
-    """New losses, which remember nothing yet."""
+    """Return new losses without state."""
     return {
         **_exact(pools),
         "AUPRCLoss, true prior": AUPRCLoss(GroupPrior(pools.priors)).double(),
@@ -205,7 +205,9 @@ def _on_everything(pools: Pools, loss: ListLoss) -> float:
 
 
 def _choices(pools: Pools, positives: int, size: int) -> list[tuple[int, int]]:
-    """Numbers of positives and negatives to try: those given, the natural ones, and a few shares, as far as they go."""
+    """Return the numbers of positives and negatives to try: those given, the natural ones, and a few shares, as far
+    as they go.
+    """
     natural = round(size * float(pools.priors.mean()))
     wanted = {positives, max(1, natural), *(round(size * share) for share in _SHARES)}
     most = int(pools.counts[:, 0].max())

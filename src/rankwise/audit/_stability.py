@@ -156,7 +156,9 @@ Measure = Callable[[Tensor, Tensor], Tensor]
 
 
 def _losses(everything: Tensor, labels: Tensor, share: float, tau: float) -> dict[str, Measure]:
-    """Values (K,) of lists (K, n). SOPRC remembers the positives of all the data; the others know the list alone."""
+    """Return functions from lists (K, n) to values (K,). SOPRC has the quantiles of all positives; the others see
+    the list alone.
+    """
     plain = AUPRCLoss("batch", recall="batch", tau=tau, link="none", reduction="none").double()
     soprc = AUPRCLoss(share, tau=tau, link="none", reduction="none").double()
     soprc(everything, labels)
@@ -176,7 +178,7 @@ def _losses(everything: Tensor, labels: Tensor, share: float, tau: float) -> dic
 
 
 def _draw(pool: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Without repeating an item as long as there are enough."""
+    """Draw items, without repetition as long as there are enough."""
     if count <= len(pool):
         return pool[torch.randperm(len(pool), generator=generator)[:count]]
     return pool[torch.randint(len(pool), (count,), generator=generator)]
@@ -221,7 +223,7 @@ class Distance:
 
     @property
     def slopes(self) -> tuple[float, float]:
-        """Of log distance against log N, for positives and negatives: -1 is a distance of 1 / N."""
+        """Return the slopes of log distance against log N, for positives and negatives: -1 is a distance of 1 / N."""
         return slope(self.sizes, self.positives), slope(self.sizes, self.negatives)
 
 
@@ -252,7 +254,7 @@ class ListStability:
 
     @property
     def share(self) -> float:
-        """Of positives in the data sets."""
+        """Return the share of positives in the data sets."""
         return self.positives / (self.positives + self.negatives)
 
 
@@ -376,7 +378,7 @@ def _train(
     order: int,
     work: Steps,
 ) -> Tensor:
-    """Linear models, one per data set: (M, N, D) to (M, D)."""
+    """Fit linear models, one per data set: (M, N, D) to (M, D)."""
     models, _, width = data.shape
     weights = start.clone().requires_grad_()
     labels = torch.tensor([1, 0]).repeat_interleave(torch.tensor(batch)).expand(models, -1)

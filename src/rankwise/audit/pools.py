@@ -48,12 +48,12 @@ class Pools:
 
     @property
     def ids(self) -> Tensor:
-        """(Q,) the numbers of the lists."""
+        """Return the numbers of the lists, (Q,)."""
         return torch.arange(self.size)
 
     @property
     def priors(self) -> Tensor:
-        """(Q,) the share of positives in each list."""
+        """Return the share of positives in each list, (Q,)."""
         return self.counts[:, 0].double() / self.counts.sum(1)
 
     def error(self) -> float:
@@ -61,7 +61,7 @@ class Pools:
         return 1 - float(average_precision(self.scores, self.labels, query_ids=self.list_of_item))
 
     def draw(self, positives: int, negatives: int, generator: torch.Generator) -> Batches:
-        """A batch from each list, no item twice; a list that has fewer than asked for gives all of them."""
+        """Return a batch from each list, no item twice; a list that has fewer than asked for gives all of them."""
         segment = 2 * self.list_of_item + (self.labels == 0)
         order = torch.argsort(segment + torch.rand(len(segment), generator=generator, dtype=torch.float64))
         counts = self.counts.flatten()
@@ -78,12 +78,12 @@ class Pools:
 
 
 def tell_left_out(count: int) -> str:
-    """The end of a sentence on lists that have no positive or no negative."""
+    """Return the end of a sentence on lists that have no positive or no negative."""
     return f" ({count} list{'s' if count > 1 else ''} without both labels left out)" if count else ""
 
 
 def make_pools(scores: object, labels: object, query_ids: object = None) -> Pools:
-    """The lists of a caller; scores become float64.
+    """Return the lists of a caller; scores become float64.
 
     Example:
         >>> pools = make_pools([.1, .9, .4, .3], [0, 1, 1, 0], query_ids=[7, 7, 7, 2])

@@ -73,16 +73,16 @@ class Case:
 
     @property
     def interpolation_error(self) -> float:
-        """The typical (root mean square) error of a quantile interpolated from one batch."""
+        """Return the typical (root mean square) error of a quantile interpolated from one batch."""
         return _root_mean_square(self.interpolated, self.interpolated_std)
 
     @property
     def memory_error(self) -> float:
-        """The typical (root mean square) error of a remembered quantile."""
+        """Return the typical (root mean square) error of a remembered quantile."""
         return _root_mean_square(self.remembered, self.remembered_std)
 
     def row(self) -> dict[str, str]:
-        """Everything but the curves, by column name."""
+        """Return everything but the curves, by column name."""
         numbers = {
             "rate": self.rate,
             "batch_positives": self.positives,
@@ -122,7 +122,7 @@ class Simulation:
         )
 
     def to_csv(self) -> str:
-        """One line per case, with a line of column names."""
+        """Return CSV text: a line of column names and one line per case."""
         rows = [case.row() for case in self.cases]
         text = io.StringIO()
         table = csv.DictWriter(text, rows[0], lineterminator="\n")

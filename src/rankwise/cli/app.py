@@ -395,7 +395,7 @@ def compare(
     ] = None,
     report: Annotated[Path | None, typer.Option(help="Where to write a report, an HTML file.")] = None,
 ) -> None:
-    """Is one model better than another, or was it luck? Differences to the first, with intervals and a paired test.
+    """Test whether one model is better than another: differences to the first, with intervals and a paired test.
 
     With many queries their differences are tested; with a single list its items are drawn with replacement.
     """

@@ -35,7 +35,7 @@ def show_audit(
     quick: bool,
     seed: int,
 ) -> None:
-    """Ask the questions, print what came out, and write it to the report `out`."""
+    """Run the audits, print their results and write them to the report `out`."""
     require("the report", ("jinja2",), extra="report")
     import torch
 
@@ -85,7 +85,7 @@ def ask(
     seed: int,
     on_progress: Callable[[float], None],
 ) -> Bias | Stability | ListStability | Bounds:
-    """The answer to one of `QUESTIONS`."""
+    """Return the answer to one of `QUESTIONS`."""
     from rankwise.audit import bias, bounds, list_stability, stability
 
     batches, lists, models, steps = QUICK if quick else THOROUGH

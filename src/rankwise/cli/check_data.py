@@ -129,7 +129,7 @@ def _show_findings(findings: list[Finding]) -> int:
 
 
 def _short_names(files: Sequence[Path]) -> list[str]:
-    """The names of the files, with as many folders as it takes to tell them apart."""
+    """Return the names of the files, with as many folders as it takes to tell them apart."""
     if len({file.name for file in files}) == len(files):
         return [file.name for file in files]
     if len({file.resolve() for file in files}) < len(files):
@@ -140,7 +140,7 @@ def _short_names(files: Sequence[Path]) -> list[str]:
 
 @contextmanager
 def _wrong_columns_are_wrong_arguments() -> Iterator[None]:
-    """An error of a reader begins with the argument it is about, if it is about one; all else is about the file."""
+    """Return the argument that an error of a reader begins with, if any, else the file."""
     try:
         yield
     except ValueError as problem:

@@ -178,7 +178,7 @@ def _compare_runs(paths: Sequence[Path], metrics: Sequence[str], judgements: Pat
 
 
 def _compare_queries(paths: Sequence[Path], metrics: Sequence[str]) -> Iterator[Compared]:
-    """Runs that have values per query only, such as retrieval."""
+    """Compare runs that have values per query only, such as retrieval."""
     from rankwise.runs import RunFolder
 
     tables = [RunFolder(path).read_queries() for path in paths]

@@ -53,7 +53,7 @@ def print_paragraph(text: str) -> None:
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """Numbers as a row of bars, from the lowest to the highest; what is no number is a blank.
+    """Return numbers as a row of bars, from the lowest to the highest; what is no number is a blank.
 
     Example:
         >>> sparkline([0.0, 0.5, 1.0, float("nan"), 0.25])
@@ -80,7 +80,7 @@ def shows_progress() -> bool:
 
 
 def progress_bar(details: str = "") -> Progress:
-    """A progress bar on stderr; none when that is not a terminal.
+    """Return a progress bar on stderr; none when that is not a terminal.
 
     Args:
         details: what to show besides, a format over the `fields` of a task.

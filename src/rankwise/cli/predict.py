@@ -113,7 +113,7 @@ def _shown(run: Run, source: Path, **options: Any) -> Iterator[Mapping[str, list
 
 @contextmanager
 def _source(path: Path) -> Iterator[Path]:
-    """Give the path itself; the standard input is kept in a temporary file, as it may be larger than memory."""
+    """Yield the path itself; the standard input is kept in a temporary file, as it may be larger than memory."""
     if str(path) != STANDARD:
         yield path
         return

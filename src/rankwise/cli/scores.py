@@ -42,7 +42,7 @@ def read_file(
     id: str | None = None,
     features: Sequence[str] = (),
 ) -> Scores:
-    """`read_scores`, with what is wrong as an error of the command line."""
+    """Call `read_scores`; turn its errors into errors of the command line."""
     if path.suffix.lower() != ".npz":
         require("reading such a file", ("polars",))
     try:
@@ -70,7 +70,7 @@ class Columns:
 
 
 def open_scores(path: Path, columns: Columns) -> Scores:
-    """The scores of a file, or those of the test part of a run."""
+    """Return the scores of a file, or those of the test part of a run."""
     if path.is_dir():
         from rankwise.runs.folder import SCORES
 
@@ -154,7 +154,7 @@ def facts(evaluation: Evaluation) -> dict[str, dict[str, object]]:
 
 
 def by_group(scores: Scores) -> Iterator[tuple[str, Scores]]:
-    """The rows of each group with its name; none where the file has no groups."""
+    """Return the rows of each group with its name; none where the file has no groups."""
     if scores.group_ids is None:
         return
     for group in scores.group_ids.unique().tolist():
@@ -163,7 +163,7 @@ def by_group(scores: Scores) -> Iterator[tuple[str, Scores]]:
 
 
 def _select(scores: Scores, rows: Tensor) -> Scores:
-    """Some of the rows."""
+    """Return some of the rows."""
 
     def of(values: Tensor | None) -> Tensor | None:
         return None if values is None else values[rows]

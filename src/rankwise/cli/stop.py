@@ -24,7 +24,7 @@ class Stop(Exception):
 
 @contextmanager
 def sigterm_like_ctrl_c() -> Iterator[None]:
-    """While entered, a request to end raises KeyboardInterrupt, as Ctrl-C does; only the main thread can ask for it."""
+    """Make a request to end raise KeyboardInterrupt, as Ctrl-C does; only the main thread can ask for it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

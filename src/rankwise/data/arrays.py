@@ -15,7 +15,7 @@ __all__ = ["read_arrays"]
 
 
 def read_arrays(path: str | Path) -> dict[str, NDArray[np.generic]]:
-    """The arrays of an npz file by name; pickled objects are refused, and so is a file that is damaged.
+    """Return the arrays of an npz file by name; pickled objects are refused, and so is a file that is damaged.
 
     Example:
         >>> import tempfile

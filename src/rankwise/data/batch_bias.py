@@ -29,7 +29,7 @@ def training_prior(share: float) -> str:
 
 
 def expected_ap_loss(prior: float, *, separation: float = 1.0) -> float:
-    """1 - AUPRC of scores drawn from N(separation, 1) for positives and N(0, 1) for negatives.
+    """Compute 1 - AUPRC of scores drawn from N(separation, 1) for positives and N(0, 1) for negatives.
 
     The mean over positives of x / (1 + x), x = (1 - prior) / prior * FPR / TPR at the positive's score. The same model
     on the same data gives another value at another share of positives: that is the bias of an AP loss computed on

@@ -306,7 +306,7 @@ def _count(count: int, noun: str) -> str:
 
 
 def _some(columns: Sequence[str], chosen: Tensor) -> str:
-    """The first three of the chosen columns by name."""
+    """Return the first three of the chosen columns by name."""
     indices = chosen.nonzero().squeeze(1).tolist()
     shown = ", ".join(columns[index] for index in indices[:3])
     more = f" and {len(indices) - 3} more" if len(indices) > 3 else ""

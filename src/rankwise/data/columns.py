@@ -31,7 +31,7 @@ _ROUNDING = 1e-3
 
 
 def find_column(path: Path | str, columns: list[str], argument: str, wanted: str | int) -> str:
-    """The name of a column given by name or by position."""
+    """Return the name of a column given by name or by position."""
     if isinstance(wanted, int) and not isinstance(wanted, bool):
         if not -len(columns) <= wanted < len(columns):
             raise ValueError(
@@ -44,7 +44,7 @@ def find_column(path: Path | str, columns: list[str], argument: str, wanted: str
 
 
 def read_numbers(path: Path | str, frame: pl.DataFrame, name: str) -> NDArray[np.float64]:
-    """A column as float64, NaN where it is missing; a column of text is refused."""
+    """Return a column as float64, NaN where it is missing; a column of text is refused."""
     import polars as pl
 
     column = frame[name]
@@ -87,7 +87,7 @@ def loses_differences(spread: NDArray[np.float64], error: NDArray[np.float64]) -
 
 
 def names_and_codes(path: Path | str, frame: pl.DataFrame, name: str) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Ids as 0, 1, 2, ... and what these are called: numbers in order of size, text in alphabetical order."""
+    """Return ids as 0, 1, 2, ... and their names: numbers in order of size, text in alphabetical order."""
     import polars as pl
 
     refuse_missing(path, frame, name)

@@ -22,7 +22,9 @@ _COMMENT = re.compile(rb"[ \t]*#[^\n]*")
 def parse_complete_lines(
     text: bytes,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]] | None:
-    """Features (n, D), grades (n,) and query ids (n,) of a block of lines; None if they are not all complete."""
+    """Parse a block of lines into features (n, D), grades (n,) and query ids (n,); return None if a line is
+    incomplete.
+    """
     if find_spec("polars") is None:
         return None
     import polars as pl

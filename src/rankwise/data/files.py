@@ -50,7 +50,9 @@ _REPORT: ContextVar[Report | None] = ContextVar("report", default=None)
 
 @contextmanager
 def report_reading(report: Report) -> Iterator[None]:
-    """While entered, tell `report` of every file read in blocks: its path and the share that has been read."""
+    """Call `report` for every file read in blocks inside the context, with its path and the share that has been
+    read.
+    """
     token = _REPORT.set(report)
     try:
         yield
@@ -66,19 +68,19 @@ class LineBlock:
     first_line: int
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
-        """Each line with its number, without its ending."""
+        """Yield each line with its number, without its ending."""
         for offset, line in enumerate(self.text.split(b"\n")):
             yield self.first_line + offset, line.removesuffix(b"\r")
 
     def split(self, count: int) -> Iterator[LineBlock]:
-        """The same lines in blocks of at most `count`."""
+        """Return the same lines in blocks of at most `count`."""
         lines = self.text.split(b"\n")
         for start in range(0, len(lines), count):
             yield LineBlock(b"\n".join(lines[start : start + count]), self.first_line + start)
 
 
 def check_file(path: str | Path) -> Path:
-    """`path` if it is a file with something in it."""
+    """Return `path` if it is a file that is not empty; raise an error otherwise."""
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file")
@@ -121,7 +123,7 @@ def is_compressed(path: Path) -> bool:
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """The whole file, decompressed, without a byte order mark."""
+    """Return the whole file, decompressed, without a byte order mark."""
     path = check_file(path)
     with _explained(path), path.open("rb") as raw:
         stream = _decompressed(path, raw)
@@ -131,7 +133,7 @@ def read_bytes(path: str | Path) -> bytes:
 
 
 def read_text(path: str | Path) -> str:
-    """The whole file as text (UTF-8), decompressed."""
+    """Return the whole file as text (UTF-8), decompressed."""
     content = read_bytes(path)
     try:
         return content.decode("utf-8")
@@ -143,7 +145,7 @@ def read_text(path: str | Path) -> str:
 def read_line_blocks(
     path: str | Path, *, block_bytes: int = BLOCK_BYTES, on_progress: Progress | None = None
 ) -> Iterator[LineBlock]:
-    """The file in blocks of whole lines, decompressed, of about `block_bytes` each.
+    """Return the file in blocks of whole lines, decompressed, of about `block_bytes` each.
 
     Args:
         path: a text file, plain or compressed by gzip, xz or bzip2 (told by its first bytes).

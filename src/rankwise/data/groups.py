@@ -15,13 +15,15 @@ ENDINGS = (".query", ".group")
 
 
 def find_group_file(path: str | Path) -> Path | None:
-    """The file of list sizes beside a data file: its whole name with `.query` or `.group` added; None if none."""
+    """Return the file of list sizes beside a data file: its whole name with `.query` or `.group` added; None if
+    none.
+    """
     path = Path(path)
     return next((file for ending in ENDINGS if (file := path.with_name(path.name + ending)).exists()), None)
 
 
 def read_group_sizes(path: str | Path) -> Tensor:
-    """The sizes of the lists, one whole number a line: the first 27 rows are the first list, and so on.
+    """Return the sizes of the lists, one whole number a line: the first 27 rows are the first list, and so on.
 
     Returns:
         (Q,) int64.
@@ -46,7 +48,8 @@ def read_group_sizes(path: str | Path) -> Tensor:
 
 
 def query_ids_beside(path: Path, rows: int, query_ids: Tensor | None) -> Tensor | None:
-    """The list of each row: `query_ids` from the data itself, or 0, 1, 2, ... from the sizes in the file beside it.
+    """Return the list of each row: `query_ids` from the data itself, or 0, 1, 2, ... from the sizes in the file beside
+    it.
 
     Where both exist they must cut the rows in the same way.
     """

@@ -350,7 +350,9 @@ def _check_lines(
 
 
 def _dense_pieces(values: _Numbers | Any) -> Iterator[_Numbers]:
-    """Rows, or a sparse matrix in pieces of a few rows: short lines of a wide file would need too much at once."""
+    """Yield rows, or a sparse matrix in pieces of a few rows: short lines of a wide file would need too much at
+    once.
+    """
     if isinstance(values, np.ndarray):
         yield values
         return

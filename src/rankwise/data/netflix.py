@@ -26,7 +26,8 @@ def is_netflix(folder: str | Path) -> bool:
 
 
 def read_netflix(folder: str | Path) -> Interactions:
-    """The ratings of a Netflix Prize folder: `combined_data_1.txt` .. `combined_data_4.txt`, or `mv_0000001.txt` ...
+    """Return the ratings of a Netflix Prize folder: `combined_data_1.txt` .. `combined_data_4.txt`, or `mv_0000001.txt`
+    ...
 
     A line `7:` says which film the lines `user,rating,date` below it are about. Times are days since 1970.
 
@@ -64,7 +65,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _read(path: Path) -> pl.DataFrame:
-    """The columns user, film, rating and date (days) of one file, a row per rating."""
+    """Return the columns user, film, rating and date (days) of one file, a row per rating."""
     import polars as pl
 
     text = pl.col("text").str.strip_chars()

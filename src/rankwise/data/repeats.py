@@ -15,7 +15,7 @@ _MIX = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(
 
 
 def first_equal_row(rows: _Rows, groups: _Ids | None = None) -> _Ids:
-    """For each row the first row that is equal to it: itself, if it repeats none.
+    """Return for each row the first row that is equal to it: itself, if it repeats none.
 
     Args:
         rows: (N, D).
@@ -40,7 +40,7 @@ def first_equal_row(rows: _Rows, groups: _Ids | None = None) -> _Ids:
 
 
 def rows_found_in(rows: _Rows, others: _Rows) -> _Ids:
-    """For each row the first row of `others` that is equal to it, -1 where there is none.
+    """Return for each row the first row of `others` that is equal to it, -1 where there is none.
 
     Example:
         >>> table = np.array([[1, 2], [3, 4]], dtype=np.float32)
@@ -61,7 +61,7 @@ def rows_found_in(rows: _Rows, others: _Rows) -> _Ids:
 
 
 def _hash(rows: _Rows, groups: _Ids | None) -> NDArray[np.uint64]:
-    """64 well-mixed bits for each row: the sum over its cells of a hash of cell and column."""
+    """Hash each row to 64 bits: the sum over its cells of a hash of cell and column."""
     width = rows.shape[1]
     columns = np.arange(1, width + 1, dtype=np.uint64) * _MIX[0]
     result = np.empty(len(rows), dtype=np.uint64)

@@ -143,7 +143,7 @@ class ScoreTable:
         return self.numbers(score), labels
 
     def find(self, kind: str, name: str | None) -> str | None:
-        """The column asked for, or the one with a usual name; None where an optional one is missing."""
+        """Return the column asked for, or the one with a usual name; None where an optional one is missing."""
         if name is not None:
             if name not in self.columns:
                 raise ValueError(
@@ -175,7 +175,7 @@ class ScoreTable:
         return list(chosen)
 
     def numbers(self, name: str, *, wide: bool = False) -> NDArray[np.float64]:
-        """A column of finite numbers, (N,) or, if that may be, (N, D)."""
+        """Return a column of finite numbers, (N,) or, if that may be, (N, D)."""
         column = self.columns[name]
         values = column if isinstance(column, np.ndarray) else _numbers(column)
         if values.dtype.kind not in "fiub":
@@ -316,7 +316,7 @@ def parse_scores(
 
 
 def _numbers(column: polars.Series) -> NDArray[Any]:
-    """As numbers, NaN where there is none."""
+    """Return the column as numbers, NaN for missing ones."""
     import polars
 
     if column.dtype == polars.String:

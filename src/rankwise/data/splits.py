@@ -131,7 +131,7 @@ def _shuffled(count: int, seed: int) -> Tensor:
 
 
 def _whole_sizes(count: int, shares: Sequence[float], *, what: str) -> list[int]:
-    """`count` cut by shares, rounded at the borders; a share above 0 of nothing is refused."""
+    """Cut `count` by shares, rounded at the borders; a share above 0 of nothing is refused."""
     if len(shares) != 3 or any(not 0 <= share <= 1 for share in shares) or abs(sum(shares) - 1) > 1e-6:
         raise ValueError(f"shares: expected three numbers from 0 to 1 that add up to 1, got {tuple(shares)}")
     borders = [0, round(count * shares[0]), round(count * (shares[0] + shares[1])), count]

@@ -44,7 +44,7 @@ def read_voc(path: str | Path, *, classes: Sequence[str] | None = None, bad_boxe
 
 
 def _all_stems(root: Path) -> tuple[list[str], list[str] | None]:
-    """The images of a folder, and the part of each if its lists say so."""
+    """Return the images of a folder, and the part of each if its lists say so."""
     if not (root / "Annotations").is_dir():
         raise ValueError(f"{root}: expected a folder Annotations in it, in the form of Pascal VOC, got none")
     lists = {part: root / "ImageSets" / "Main" / f"{name}.txt" for name, part in PARTS.items()}
@@ -60,7 +60,7 @@ def _all_stems(root: Path) -> tuple[list[str], list[str] | None]:
 
 
 def _listed(path: Path) -> list[str]:
-    """The first word of each line."""
+    """Return the first word of each line."""
     stems: list[str] = []
     for number, line in enumerate(read_text(path).splitlines(), 1):
         if not line.strip():

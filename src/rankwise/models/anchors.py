@@ -38,7 +38,7 @@ def make_anchors(
     per_cell: int = 1,
     ratios: Sequence[float] = (1.0,),
 ) -> Anchors:
-    """The anchors of torchvision's `AnchorGenerator` for images of one size.
+    """Return the anchors of torchvision's `AnchorGenerator` for images of one size.
 
     Args:
         size: height and width of the images in pixels.
@@ -63,7 +63,7 @@ def make_anchors(
 
 
 def moved(anchors: Tensor, deltas: Tensor) -> Tensor:
-    """Anchors (..., 4) moved and stretched by the outputs of a detector (..., 4): corners (..., 4).
+    """Return the anchors (..., 4) moved and stretched by the outputs of a detector (..., 4): corners (..., 4).
 
     The centre moves by the first two, in widths and heights of the anchor; the sides grow by the exponential of the
     others.
@@ -154,7 +154,7 @@ def assign_anchors(
 
 
 def on_ignored(boxes: Tensor, ignored: Tensor) -> Tensor:
-    """(A,) which of A boxes (A, 4) have half of their area on one of the ignored objects (n, 4) of their image.
+    """Return which of A boxes (A, 4) have half of their area on one of the ignored objects (n, 4) of their image: (A,).
 
     Example:
         >>> on_ignored(torch.tensor([[0.0, 0, 4, 4], [3, 0, 7, 4]]), torch.tensor([[0.0, 0.0, 4.0, 4.0]]))
@@ -175,20 +175,20 @@ def _nearest(centres: Tensor, middles: Tensor, levels: tuple[int, ...], candidat
 
 
 def _overlap(left: Tensor, right: Tensor) -> Tensor:
-    """Intersection over union of boxes, one by one."""
+    """Compute the intersection over union of boxes, one by one."""
     shared = _shared(left, right)
     return shared / (_area(left) + _area(right) - shared).clamp_min(torch.finfo(shared.dtype).tiny)
 
 
 def _on_ignored(boxes: Tensor, corners: Tensor, ignored: Tensor) -> Tensor:
-    """(B, A) anchors with half of their area on an object that is ignored."""
+    """Return which anchors have half of their area on an object that is ignored: (B, A)."""
     covered = torch.zeros(len(corners), len(boxes), dtype=torch.bool, device=corners.device)
     image, item = ignored.nonzero(as_tuple=True)
     return covered.index_put_((image,), _half_on(boxes, corners[image, item]), accumulate=True)
 
 
 def _half_on(boxes: Tensor, corners: Tensor) -> Tensor:
-    """(n, A) which of A boxes have half of their area on each of n others."""
+    """Return which of A boxes have half of their area on each of n others: (n, A)."""
     return _shared(boxes[None], corners[:, None]) >= _area(boxes) / 2
 
 

@@ -47,5 +47,5 @@ class PiecewiseLinear(nn.Module):
         return cls(torch.from_numpy(columns), torch.from_numpy(low), torch.from_numpy(high))
 
     def forward(self, features: Tensor) -> Tensor:
-        """Columns (..., D) to ramps (..., E)."""
+        """Map columns (..., D) to ramps (..., E)."""
         return ((features[..., self.columns] - self.low) / self.width).clamp(0, 1)

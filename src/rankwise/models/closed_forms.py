@@ -131,7 +131,7 @@ class EASE(_Solved):
         return self
 
     def forward(self, history: Tensor) -> Tensor:
-        """Scores (B, items) of all items from histories (B, items)."""
+        """Return the scores (B, items) of all items from histories (B, items)."""
         history = history.to(self.weights.dtype)
         if len(self.columns) == self.inputs:
             return history @ self.weights
@@ -199,7 +199,7 @@ class Ridge(_Solved):
         return self
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Scores (B, L) of all labels from rows (B, D)."""
+        """Return the scores (B, L) of all labels from rows (B, D)."""
         if not self.fitted:
             return rows.new_zeros(len(rows), self.labels)
         return self._kept(self._unit(rows)) @ self.weights
@@ -233,7 +233,7 @@ class Blend(nn.Module):
         self.register_buffer("share", torch.tensor(0.5))
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Scores (B, N) of the same inputs by both models, mixed."""
+        """Return the scores (B, N) of the same inputs by both models, mixed."""
         scores: Tensor = self.trained(inputs)
         if self.training or not self.solved.fitted:
             return scores

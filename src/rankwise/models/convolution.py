@@ -69,14 +69,14 @@ class ConvEmbedder(nn.Module):
         return self.mix is not None
 
     def forward(self, images: Tensor) -> Tensor:
-        """Images (N, C, size, size) to vectors (N, d)."""
+        """Map images (N, C, size, size) to vectors (N, d)."""
         features = self._begin(images)
         for layer in self.stages[2:]:
             features = layer(features)
         return self._end(features)
 
     def mixed(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """The same with feature mixup: images (N, C, size, size) and classes (N,) to vectors (4N, d), classes (4N,)."""
+        """Map with feature mixup: images (N, C, size, size) and classes (N,) to vectors (4N, d), classes (4N,)."""
         if self.mix is None:
             raise ValueError("mixup: expected a network with mixup=True, got one without")
         last_two = [layer for layer in self.stages if isinstance(layer, nn.Conv2d)][-2:]
@@ -97,7 +97,7 @@ class ConvEmbedder(nn.Module):
 
 
 def _normalised_convolution(images: Tensor, convolution: nn.Conv2d, norm: nn.BatchNorm2d) -> Tensor:
-    """`norm(convolution(images))` without a pass over its many outputs.
+    """Compute `norm(convolution(images))` without a pass over its many outputs.
 
     An output is a product w p with a patch p of the image. With the mean m and the covariance S of all patches it has
     the mean w m and the variance w S w, so that normalising is a change of the few weights.
@@ -122,7 +122,7 @@ def _normalised_convolution(images: Tensor, convolution: nn.Conv2d, norm: nn.Bat
 
 
 def _remember(norm: nn.BatchNorm2d, mean: Tensor, variance: Tensor) -> None:
-    """Running statistics, as batch normalisation keeps them."""
+    """Update the running statistics as batch normalisation does."""
     assert norm.running_mean is not None
     assert norm.running_var is not None
     assert norm.num_batches_tracked is not None
@@ -161,7 +161,9 @@ class FeatureMixup(nn.Module):
         self.keep = check_share("keep", keep)
 
     def forward(self, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Features (B, ...) and integer classes (B,) to (2B, ...) and (2B,) in training, unchanged in evaluation."""
+        """Map features (B, ...) and integer classes (B,) to (2B, ...) and (2B,) in training, unchanged in
+        evaluation.
+        """
         if not self.training:
             return features, labels
         classes = check_ids("labels", labels)

@@ -35,7 +35,8 @@ class BagOfWordsScorer(nn.Module):
         self.layers = fully_connected(words, hidden, labels, dropout=dropout)
 
     def forward(self, counts: Tensor) -> Tensor:
-        """Scores (B, labels) from how often, or how strongly (tf-idf), each word occurs, (B, words), dense or sparse.
+        """Return the scores (B, labels) from how often, or how strongly (tf-idf), each word occurs, (B, words), dense
+        or sparse.
 
         Documents are brought to length 1, so that long and short ones compare.
         """
@@ -87,7 +88,9 @@ class XMLCNN(nn.Module):
         self.drop_words, self.drop = nn.Dropout(dropout / 2), nn.Dropout(dropout)
 
     def forward(self, words: Tensor, *, mask: Tensor | None = None) -> Tensor:
-        """Scores (B, labels) from the numbers of the words in order (B, T); mask (B, T) is False after the end."""
+        """Return the scores (B, labels) from the numbers of the words in order (B, T); mask (B, T) is False after
+        the end.
+        """
         if mask is None:
             mask = torch.ones_like(words, dtype=torch.bool)
         check_same_shape("mask", mask, "words", words.shape)
@@ -100,7 +103,7 @@ class XMLCNN(nn.Module):
         return cast(Tensor, self.leave(hidden))
 
     def _pool(self, layer: nn.Conv1d, vectors: Tensor, length: Tensor) -> Tensor:
-        """(B, filters * parts) the maximum of each filter over each part of the document, at least 0."""
+        """Return the maximum of each filter over each part of the document, at least 0: (B, filters * parts)."""
         width = layer.kernel_size[0]
         # Documents shorter than the filter are filled up with nothing.
         answers = torch.relu(layer(pad(vectors, (0, width - 1))))

@@ -164,7 +164,7 @@ class FasterRCNNDetector(Detector):
         return maps, proposals, losses
 
     def _look(self, maps: dict[str, Tensor], proposals: list[Tensor]) -> tuple[Tensor, Tensor]:
-        """Logits (N, C) of all proposals, and how the box of each moves, (N, C, 4)."""
+        """Return the logits (N, C) of all proposals, and how the box of each moves, (N, C, 4)."""
         second: Any = self.second
         cut = second.box_roi_pool(maps, proposals, [self.size] * len(proposals))
         logits, deltas = second.box_predictor(second.box_head(cut))

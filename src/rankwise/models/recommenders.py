@@ -46,7 +46,7 @@ class MatrixFactorisation(nn.Module):
             nn.init.normal_(table.weight, std=spread * dimensions**-0.5)
 
     def forward(self, users: Tensor, items: Tensor | None = None) -> Tensor:
-        """Scores.
+        """Return the scores.
 
         Args:
             users: (B,).
@@ -65,7 +65,7 @@ class MatrixFactorisation(nn.Module):
 
 
 def items_beside(users: Tensor, items: Tensor) -> Tensor:
-    """Items (B,) or (B, K) for users (B,), as (B, K)."""
+    """Return items (B,) or (B, K) for users (B,) as (B, K)."""
     if users.ndim != 1 or items.ndim not in (1, 2) or len(items) != len(users):
         raise ValueError(
             f"items: expected one (B,) or several (B, K) for each of the users {tuple(users.shape)}, "
@@ -107,7 +107,9 @@ class NeuMF(nn.Module):
         self.product_weights = nn.Parameter(torch.ones(dimensions))
 
     def forward(self, users: Tensor, items: Tensor | None = None) -> Tensor:
-        """Scores of users (B,) for items (B,) or (B, K), in their shape; without items for all items, (B, items)."""
+        """Return the scores of users (B,) for items (B,) or (B, K), in their shape; without items for all items, (B,
+        items).
+        """
         own = self.product_users(users) * self.product_weights
         entered = self.enter_user(self.network_users(users))[:, None]
         if items is None:
@@ -180,7 +182,9 @@ class ItemItemScorer(nn.Module):
         self.bias = nn.Parameter(torch.zeros(items))
 
     def forward(self, history: Tensor) -> Tensor:
-        """Scores (B, items) of all items from histories (B, items), 1 where a user has had the item and 0 elsewhere."""
+        """Return the scores (B, items) of all items from histories (B, items), 1 where a user has had the item and 0
+        elsewhere.
+        """
         shared = dropout(shared_history(history, self.reads), self.input_dropout, self.training)
         itself = (self.reads * self.writes.T).sum(1)
         scores = torch.addmm(self.bias, shared @ self.reads, self.writes) - shared * itself
@@ -188,7 +192,7 @@ class ItemItemScorer(nn.Module):
 
     @torch.no_grad()
     def start_from(self, item_weights: Tensor) -> None:
-        """Begin as the best approximation of rank `rank` of given weights (items, items), as EASE finds them."""
+        """Initialise with the best approximation of rank `rank` of given weights (items, items), as EASE finds them."""
         left, values, right = torch.linalg.svd(item_weights.to(self.reads.dtype), full_matrices=False)
         rank = min(self.reads.shape[1], len(values))
         root = values[:rank].sqrt()

@@ -90,12 +90,12 @@ class ResNetEmbedder(nn.Module):
         load_weights(self.body, self.depth, weights)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Images (N, 3, H, W) of numbers from 0 to 1 to vectors (N, d)."""
+        """Map images (N, 3, H, W) of numbers from 0 to 1 to vectors (N, d)."""
         body = self.body
         return self._end(body.layer4(body.layer3(self._begin(images))))
 
     def mixed(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """The same with feature mixup: images (N, 3, H, W) and classes (N,) to vectors (4N, d) and classes (4N,)."""
+        """Map with feature mixup: images (N, 3, H, W) and classes (N,) to vectors (4N, d) and classes (4N,)."""
         if self.mix is None:
             raise ValueError("mixup: expected a network with mixup=True, got one without")
         features = self._begin(images)
@@ -116,7 +116,7 @@ class ResNetEmbedder(nn.Module):
 
 
 def torchvision_for(purpose: str) -> Any:
-    """torchvision, or an error that says what needs it and how to get it."""
+    """Return torchvision; raise an error that says what needs it and how to install it."""
     try:
         import torchvision
     except ModuleNotFoundError as problem:
@@ -132,7 +132,7 @@ def load_weights(body: nn.Module, depth: int, weights: str | Path) -> None:
 
 
 def _published(depth: int) -> Mapping[str, Any]:
-    """The weights of the original training on ImageNet, those of the papers."""
+    """Return the weights of the original training on ImageNet, those of the papers."""
     weights = getattr(torchvision_for("ResNet").models, DEPTHS[depth]).IMAGENET1K_V1
     try:
         state: Mapping[str, Any] = weights.get_state_dict(progress=False, check_hash=True)

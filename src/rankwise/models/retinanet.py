@@ -72,7 +72,9 @@ class RetinaNetDetector(Detector):
         self.register_buffer("anchors", grid.corners, persistent=False)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Images (B, 3, H, W) of numbers from 0 to 1 to outputs (B, A, C + 4): C logits, and how the anchor moves."""
+        """Map images (B, 3, H, W) of numbers from 0 to 1 to outputs (B, A, C + 4): C logits, and how the anchor
+        moves.
+        """
         maps = list(self.backbone(normalised(images)).values())
         outputs = self.head(maps)
         return torch.cat([outputs["cls_logits"], outputs["bbox_regression"]], 2)

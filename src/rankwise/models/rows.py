@@ -50,7 +50,7 @@ class MLPScorer(nn.Module):
         self.layers = fully_connected(inputs, hidden, 1, dropout=dropout)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Rows (N, D) to scores (N,)."""
+        """Map rows (N, D) to scores (N,)."""
         return cast(Tensor, self.layers(features)).squeeze(-1)
 
 
@@ -76,13 +76,13 @@ class MLPEmbedder(nn.Module):
         self.normalise = normalise
 
     def forward(self, features: Tensor) -> Tensor:
-        """Rows (N, D) to vectors (N, d)."""
+        """Map rows (N, D) to vectors (N, d)."""
         vectors = cast(Tensor, self.layers(features))
         return functional.normalize(vectors, dim=1) if self.normalise else vectors
 
 
 def fully_connected(inputs: int, hidden: Sequence[int], outputs: int, *, dropout: float = 0.0) -> nn.Sequential:
-    """Linear layers with ReLU between them, and dropout before the last if asked for."""
+    """Return linear layers with ReLU between them, and dropout before the last if asked for."""
     layers: list[nn.Module] = []
     for width in hidden:
         layers += [nn.Linear(inputs, width), nn.ReLU()]
@@ -251,7 +251,7 @@ class ContextAwareRanker(nn.Module):
         self.leave = nn.Linear(dimensions, 1)
 
     def forward(self, features: Tensor, query_ids: Tensor | None = None, *, mask: Tensor | None = None) -> Tensor:
-        """Scores, one per row.
+        """Return the scores, one per row.
 
         Args:
             features: (N, D) rows, or (Q, L, D) padded lists.

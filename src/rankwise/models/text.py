@@ -67,7 +67,7 @@ class TextRanker(nn.Module):
 
     @contextmanager
     def using(self, head: int, share: float) -> Iterator[TextRanker]:
-        """While entered, rank by this head and this share of the keyword scores."""
+        """Rank inside the context by this head and this share of the keyword scores."""
         before = int(self.chosen), float(self.share)
         self.choose(head, share)
         try:

@@ -36,7 +36,7 @@ class DemoPlan:
 
     @property
     def steps(self) -> int:
-        """Optimiser steps in all."""
+        """Return the number of optimiser steps in all."""
         each = sum(contender.steps for contender in (*self.eights, *self.retrieval))
         return each * len(self.seeds) * len(self.rates)
 
@@ -51,7 +51,7 @@ class DemoResult:
 
 
 def plan_demo(*, seeds: int = 5, quick: bool = False) -> DemoPlan:
-    """The plan of the demonstration.
+    """Return the plan of the demonstration.
 
     Args:
         seeds: how many seeds.

@@ -136,7 +136,7 @@ def inspect_items(
 
 
 def spread_over(count: int, wanted: int) -> Tensor:
-    """At most `wanted` of the numbers 0 .. count - 1, evenly spread.
+    """Return at most `wanted` of the numbers 0 .. count - 1, evenly spread.
 
     Example:
         >>> spread_over(10, 4).tolist(), spread_over(3, 4).tolist()
@@ -148,7 +148,9 @@ def spread_over(count: int, wanted: int) -> Tensor:
 
 
 def some_classes(labels: Tensor, rows: int) -> Tensor:
-    """At most `rows` rows, of some whole classes, evenly spread; of two classes in part where they are larger."""
+    """Return at most `rows` rows, of some whole classes, evenly spread; of two classes in part where they are
+    larger.
+    """
     classes, counts = labels.unique(return_counts=True)
     wanted = max(2, rows // max(1, int(counts.double().mean())))
     chosen = torch.isin(labels, classes[spread_over(len(classes), wanted)]).nonzero().squeeze(1)

@@ -147,7 +147,7 @@ def dump_problem(problem: Problem[Any, Any]) -> str:
 
 
 def _migrate(tree: dict[Any, Any]) -> None:
-    """Give renamed keys of recipes of 0.1 their present names, with a warning."""
+    """Replace renamed keys of recipes of 0.1 by their present names, with a warning."""
     for old, new in _RENAMED.items():
         if old in tree:
             said = f"recipe: {old!r} is now called {new!r}; the old key goes in 0.3"

@@ -64,16 +64,16 @@ class Outcome:
     trials: tuple[Trial, ...]
 
     def values(self, metric: str) -> list[float]:
-        """A metric on the test part, one value per seed."""
+        """Return a metric on the test part, one value per seed."""
         return [trial.test[metric] for trial in self.trials]
 
     def summary(self, metric: str) -> Summary:
-        """Mean and interval of a metric that lies in [0, 1]; the interval is cut there."""
+        """Return the mean and the interval of a metric that lies in [0, 1]; the interval is cut there."""
         return summarise(self.values(metric), within=(0.0, 1.0))
 
     @property
     def seconds(self) -> float:
-        """Mean training time of a run."""
+        """Return the mean training time of a run."""
         return sum(trial.history.seconds for trial in self.trials) / len(self.trials)
 
 
@@ -111,7 +111,8 @@ def compete(
 
 
 def summarise(values: Sequence[float], *, within: tuple[float, float] = (-math.inf, math.inf)) -> Summary:
-    """Mean and 95 % interval (Student's t) of a few independent values; the interval is cut to the range `within`.
+    """Compute the mean and the 95 % interval (Student's t) of a few independent values; the interval is cut to the
+    range `within`.
 
     Example:
         >>> summary = summarise([0.8, 0.9, 0.7])

@@ -60,7 +60,7 @@ def make_data(folder: Path, shape: Mapping[str, Any]) -> Made:
 
 
 def _table(folder: Path, *, rows: int, features: int, positives: int) -> Made:
-    """A CSV file with names of columns, the label last."""
+    """Write a CSV file with names of columns, the label last."""
     draw = np.random.default_rng(SEED)
     names = [f"feature {number}" for number in range(features)]
     columns = {name: draw.normal(size=rows).astype(np.float32) for name in names}
@@ -69,7 +69,9 @@ def _table(folder: Path, *, rows: int, features: int, positives: int) -> Made:
 
 
 def _user_tables(folder: Path, *, users: Sequence[int], items: int, features: int, separator: str = "\t") -> Made:
-    """Tables as the authors of pAp@k write them: user_id, f0, f1, ..., label; for training, validation and test."""
+    """Write tables as the authors of pAp@k write them: user_id, f0, f1, ..., label; for training, validation and
+    test.
+    """
     draw = np.random.default_rng(SEED)
     changes, first = [], 0
     for part, name, count in zip(("train", "validation", "test"), ("train", "val", "test"), users, strict=True):
@@ -84,7 +86,8 @@ def _user_tables(folder: Path, *, users: Sequence[int], items: int, features: in
 
 
 def _letor(folder: Path, *, queries: Sequence[int], documents: int, features: int, filled: float = 1.0) -> Made:
-    """Files of lines `grade qid:1 1:0.5 ...` for training, validation and test; `filled` features of a line are given.
+    """Write files of lines `grade qid:1 1:0.5 ...` for training, validation and test; `filled` features of a line are
+    given.
 
     Fewer lists are made, of the true length.
     """
@@ -108,7 +111,7 @@ def _letor(folder: Path, *, queries: Sequence[int], documents: int, features: in
 def _movielens(
     folder: Path, *, users: int, items: int, pairs: int, file: str = "ratings.csv", each: int | None = None
 ) -> Made:
-    """A MovieLens folder: all users and items, fewer ratings of each user, or `each` of so many."""
+    """Write a MovieLens folder: all users and items, fewer ratings of each user, or `each` of so many."""
     user, item, each = _pairs(users, items, pairs, each)
     draw = np.random.default_rng(SEED)
     columns = {"userId": user + 1, "movieId": item + 1, "rating": draw.integers(1, 6, len(user))}
@@ -119,7 +122,7 @@ def _movielens(
 
 
 def _netflix(folder: Path, *, users: int, items: int, pairs: int) -> Made:
-    """Netflix Prize files: all users and films, fewer ratings of each user."""
+    """Write Netflix Prize files: all users and films, fewer ratings of each user."""
     user, item, each = _pairs(users, items, pairs)
     order = np.argsort(item, kind="stable")
     user, item = user[order], item[order]
@@ -135,7 +138,7 @@ def _netflix(folder: Path, *, users: int, items: int, pairs: int) -> Made:
 
 
 def _pair_lists(folder: Path, *, users: int, items: int, pairs: int) -> Made:
-    """Files of lines `user item item ...`, a tenth of the pairs for the test."""
+    """Write files of lines `user item item ...`, a tenth of the pairs for the test."""
     each = max(2, pairs // users)
     for part, first, last in (("train", 0, each * 9 // 10), ("test", each * 9 // 10, each)):
         with (folder / f"{part}.txt").open("w") as file:
@@ -146,7 +149,7 @@ def _pair_lists(folder: Path, *, users: int, items: int, pairs: int) -> Made:
 
 
 def _extreme(folder: Path, *, rows: Sequence[int], features: int, labels: int, words: int, own: int) -> Made:
-    """Files of the extreme classification repository: `words` features and `own` labels in a line."""
+    """Write files of the extreme classification repository: `words` features and `own` labels in a line."""
     draw = np.random.default_rng(SEED)
     for part, count in zip(("train", "test"), rows, strict=True):
         with (folder / f"{part}.txt").open("w") as file:
@@ -159,7 +162,7 @@ def _extreme(folder: Path, *, rows: Sequence[int], features: int, labels: int, w
 
 
 def _texts(folder: Path, *, rows: Sequence[int], vocabulary: int, labels: int, words: int, own: int) -> Made:
-    """Files of LibMultiLabel: `words` words and `own` labels in a line."""
+    """Write files of LibMultiLabel: `words` words and `own` labels in a line."""
     draw = np.random.default_rng(SEED)
     for part, count in zip(("train", "test"), rows, strict=True):
         with (folder / f"{part}.txt").open("w") as file:
@@ -171,7 +174,7 @@ def _texts(folder: Path, *, rows: Sequence[int], vocabulary: int, labels: int, w
 
 
 def _arff(folder: Path, *, rows: Sequence[int], features: int, labels: int, words: int, own: int) -> Made:
-    """Sparse ARFF files of Mulan with the XML file of the labels beside them."""
+    """Write sparse ARFF files of Mulan with the XML file of the labels beside them."""
     draw = np.random.default_rng(SEED)
     names = [f"TAG_{number}" for number in range(labels)]
     head = [f"@attribute w{number} {{0,1}}" for number in range(features)]
@@ -189,7 +192,7 @@ def _arff(folder: Path, *, rows: Sequence[int], features: int, labels: int, word
 
 
 def _arrays(folder: Path, *, classes: Sequence[int], each: int, pixels: int) -> Made:
-    """Files npz of black and white images, `each` of a class, for training and test."""
+    """Write files npz of black and white images, `each` of a class, for training and test."""
     draw = np.random.default_rng(SEED)
     for part, count in zip(("train", "test"), classes, strict=True):
         images = draw.random((count * each, pixels, pixels)) < 0.1
@@ -198,7 +201,7 @@ def _arrays(folder: Path, *, classes: Sequence[int], each: int, pixels: int) -> 
 
 
 def _products(folder: Path, *, images: Sequence[int], classes: Sequence[int], pixels: Sequence[int]) -> Made:
-    """Stanford Online Products: `Ebay_train.txt`, `Ebay_test.txt` and folders of images."""
+    """Write Stanford Online Products: `Ebay_train.txt`, `Ebay_test.txt` and folders of images."""
     changes, first = [], 0
     for part, count, own in zip(("train", "test"), images, classes, strict=True):
         files = [f"chair_final/{first + number // own}_{number % own}.JPG" for number in range(count)]
@@ -213,7 +216,7 @@ def _products(folder: Path, *, images: Sequence[int], classes: Sequence[int], pi
 
 
 def _vehicles(folder: Path, *, images: Sequence[int], classes: Sequence[int], pixels: Sequence[int]) -> Made:
-    """VehicleID: `image` and lists in `train_test_split`, the test list named by its vehicles."""
+    """Write VehicleID: `image` and lists in `train_test_split`, the test list named by its vehicles."""
     (folder / "train_test_split").mkdir()
     changes, first = [], 0
     for part, count, own in zip(("train", "test"), images, classes, strict=True):
@@ -227,7 +230,7 @@ def _vehicles(folder: Path, *, images: Sequence[int], classes: Sequence[int], pi
 
 
 def _species(folder: Path, *, images: int, classes: int, pixels: Sequence[int]) -> Made:
-    """iNaturalist: `train2018.json`, a twentieth of the images in `val2018.json`."""
+    """Write iNaturalist: `train2018.json`, a twentieth of the images in `val2018.json`."""
     files = [f"train_val2018/Aves/{number % classes}/{number}.jpg" for number in range(images)]
     _pictures(folder, files, pixels)
     held = images // 20
@@ -239,7 +242,7 @@ def _species(folder: Path, *, images: int, classes: int, pixels: Sequence[int]) 
 
 
 def _birds(folder: Path, *, images: int, classes: int, pixels: Sequence[int]) -> Made:
-    """CUB-200-2011: its four lists and `images`."""
+    """Write CUB-200-2011: its four lists and `images`."""
     names = [f"{number + 1:03d}.Bird_{number}" for number in range(classes)]
     files = [f"{names[number % classes]}/Bird_{number}.jpg" for number in range(images)]
     _pictures(folder / "images", files, pixels)
@@ -255,7 +258,7 @@ def _birds(folder: Path, *, images: int, classes: int, pixels: Sequence[int]) ->
 
 
 def _cars(folder: Path, *, images: int, classes: int, pixels: Sequence[int]) -> Made:
-    """Cars-196: `cars_annos.mat` and `car_ims`."""
+    """Write Cars-196: `cars_annos.mat` and `car_ims`."""
     require("making MATLAB files", ("scipy",), extra="data")
     from scipy.io import savemat
 
@@ -270,7 +273,9 @@ def _cars(folder: Path, *, images: int, classes: int, pixels: Sequence[int]) -> 
 
 
 def _findings(folder: Path, *, images: Sequence[int], classes: int, pixels: Sequence[int]) -> Made:
-    """ChestX-ray14: the sheet, its two lists and `images_001/images`; every second image has findings, some two."""
+    """Write ChestX-ray14: the sheet, its two lists and `images_001/images`; every second image has findings, some
+    two.
+    """
     files = [f"{number:08d}_000.png" for number in range(sum(images))]
     _pictures(folder / "images_001" / "images", files, pixels, grey=True)
     lines = ["Image Index,Finding Labels,Follow-up #,Patient ID"]
@@ -285,7 +290,7 @@ def _findings(folder: Path, *, images: Sequence[int], classes: int, pixels: Sequ
 
 
 def _cifar(folder: Path, *, classes: int, each: Sequence[int]) -> Made:
-    """The binary archive of CIFAR-10 or CIFAR-100, `each` training and test images of a class."""
+    """Write the binary archive of CIFAR-10 or CIFAR-100, `each` training and test images of a class."""
     draw = np.random.default_rng(SEED)
     before = 1 if classes == 10 else 2
     names = "".join(f"class {number}\n" for number in range(classes)).encode()
@@ -309,7 +314,7 @@ def _add_to(archive: tarfile.TarFile, name: str, content: bytes) -> None:
 
 
 def _coco(folder: Path, *, images: Sequence[int], boxes: int, classes: int, pixels: Sequence[int]) -> Made:
-    """Files of COCO for training and test, `boxes` in an image of (height, width) pixels."""
+    """Write files of COCO for training and test, `boxes` in an image of (height, width) pixels."""
     draw = np.random.default_rng(SEED)
     height, width = pixels
     categories = [{"id": number + 1, "name": f"class {number}"} for number in range(classes)]
@@ -337,7 +342,7 @@ def _coco(folder: Path, *, images: Sequence[int], boxes: int, classes: int, pixe
 
 
 def _voc(folder: Path, *, images: Sequence[int], boxes: int, classes: Sequence[str], pixels: Sequence[int]) -> Made:
-    """A Pascal VOC folder with lists for training, validation and test."""
+    """Write a Pascal VOC folder with lists for training, validation and test."""
     draw = np.random.default_rng(SEED)
     height, width = pixels
     for name in ("Annotations", "ImageSets/Main"):

@@ -41,7 +41,7 @@ class Finding:
 
 
 def audit_report(findings: Sequence[Finding], *, source: str, facts: Sequence[tuple[str, str]]) -> Report:
-    """The findings as a page, ready for `write_report`; `source` says what was audited."""
+    """Return the findings as a page, ready for `write_report`; `source` says what was audited."""
     return Report(
         title=f"rankwise audit: {source}",
         headline=findings[0].sentence,
@@ -54,7 +54,7 @@ def audit_report(findings: Sequence[Finding], *, source: str, facts: Sequence[tu
 
 
 def describe(result: Bias | Stability | ListStability | Bounds) -> Finding:
-    """Words, tables and a figure for a record of `rankwise.audit`."""
+    """Return words, tables and a figure for a record of `rankwise.audit`."""
     if isinstance(result, Bias):
         return _describe_bias(result)
     if isinstance(result, Stability):

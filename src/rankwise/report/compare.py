@@ -41,7 +41,7 @@ class ComparedMetric:
 def comparison_report(
     names: Sequence[str], compared: Sequence[ComparedMetric], histories: Mapping[str, tuple[str, History]]
 ) -> Report:
-    """The page, ready for `write_report`.
+    """Return the page, ready for `write_report`.
 
     Args:
         names: of the systems; all are compared with the first.

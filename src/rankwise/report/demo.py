@@ -88,7 +88,7 @@ def demo_sentences(result: DemoResult) -> tuple[str, str, str]:
 
 
 def eights_table(result: DemoResult) -> Table:
-    """AP with interval, spread and time of every contender on the eights."""
+    """Return a table of AP with interval, spread and time of every contender on the eights."""
     rows = []
     for outcome in result.eights:
         summary = outcome.summary("ap")
@@ -113,7 +113,7 @@ def eights_table(result: DemoResult) -> Table:
 
 
 def retrieval_table(result: DemoResult) -> Table:
-    """mAP with interval and recall@1 of every contender in retrieval."""
+    """Return a table of mAP with interval and recall@1 of every contender in retrieval."""
     rows = []
     for outcome in result.retrieval:
         summary = outcome.summary("map")
@@ -173,7 +173,7 @@ def _facts(result: DemoResult) -> tuple[tuple[str, str], ...]:
 
 
 def _gap(gap: Summary) -> str:
-    """The mean difference with its interval, and whether that leaves room for no difference at all."""
+    """Return the mean difference with its interval, and whether that leaves room for no difference at all."""
     if not gap.low <= gap.high:
         return ""
     doubt = ", so no difference is not ruled out" if gap.low <= 0 <= gap.high else ""

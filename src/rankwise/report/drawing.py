@@ -50,7 +50,7 @@ class DrawnPanel:
 
     @property
     def y_width(self) -> int:
-        """Characters of the longest tick at the side."""
+        """Return the number of characters of the longest tick at the side."""
         return max((len(tick.text) for tick in self.y_ticks), default=0)
 
 
@@ -132,7 +132,7 @@ def _marks(series: Series, panel: Panel) -> Iterator[Mark]:
 
 
 def _path(points: Sequence[tuple[float, float]]) -> str:
-    """A line through the points; one without a number breaks it."""
+    """Return a line through the points; one without a number breaks it."""
     parts, pen = [], "M"
     for across, down in points:
         if math.isnan(across) or math.isnan(down):

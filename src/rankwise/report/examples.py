@@ -33,7 +33,8 @@ def example_sections(inspection: Inspection, metric: str) -> list[Section]:
 
 
 def plural(word: str, count: int) -> str:
-    """
+    """Return a word in the plural, unless the count is 1.
+
     Example:
         >>> plural("query", 2), plural("class", 3), plural("user", 1)
         ('queries', 'classes', 'user')
@@ -46,7 +47,7 @@ def plural(word: str, count: int) -> str:
 
 
 def _some(inspection: Inspection, metric: str) -> list[tuple[str, int]]:
-    """The worst list, the best and some between that differ, each with how many are worse."""
+    """Return the worst list, the best and some between that differ, each with how many are worse."""
     order = lists_by_value(inspection, metric)
     values = inspection.evaluation.per_query[metric]
     different = values[order].unique()

@@ -22,7 +22,7 @@ __all__ = [
 
 
 def compare_figure(outcomes: Sequence[Outcome], looks: Sequence[Look], metric: str, name: str) -> Figure:
-    """Mean, interval and the single seeds of every contender, one row each."""
+    """Plot mean, interval and the single seeds of every contender, one row each."""
     names = [outcome.contender.name for outcome in outcomes]
     means = [outcome.summary(metric).mean for outcome in outcomes]
     series: list[Series] = []
@@ -48,7 +48,7 @@ def compare_figure(outcomes: Sequence[Outcome], looks: Sequence[Look], metric: s
 
 
 def precision_recall_figure(outcomes: Sequence[Outcome], looks: Sequence[Look]) -> Figure:
-    """One precision-recall curve per contender, the mean over seeds."""
+    """Plot one precision-recall curve per contender, the mean over seeds."""
     series = []
     for outcome, look in zip(outcomes, looks, strict=True):
         recall, precision = mean_precision_curve(outcome)
@@ -68,7 +68,7 @@ def precision_recall_figure(outcomes: Sequence[Outcome], looks: Sequence[Look]) 
 
 
 def progress_figure(outcomes: Sequence[Outcome], looks: Sequence[Look], metric: str, name: str) -> Figure:
-    """The validation metric against the optimiser step, the mean over seeds, on a logarithmic axis."""
+    """Plot the validation metric against the optimiser step, the mean over seeds, on a logarithmic axis."""
     series = []
     for outcome, look in zip(outcomes, looks, strict=True):
         steps = outcome.trials[0].history.steps[1:]
@@ -110,7 +110,7 @@ def mean_precision_curve(outcome: Outcome) -> tuple[Values, Values]:
 
 
 def precision_at_positives(scores: Values, labels: NDArray[np.int64]) -> Values:
-    """The precision at each positive, best first; tied items are one threshold.
+    """Return the precision at each positive, best first; tied items are one threshold.
 
     Example:
         >>> precision_at_positives(np.array([.9, .8, .7, .6]), np.array([1, 0, 1, 0])).round(3).tolist()

@@ -118,7 +118,7 @@ def random_order(inspection: Inspection, names: Iterable[str]) -> dict[str, floa
 
 
 def lists_by_value(inspection: Inspection, metric: str) -> Tensor:
-    """The numbers of the lists on which the metric is defined, worst first."""
+    """Return the numbers of the lists on which the metric is defined, worst first."""
     values = inspection.evaluation.per_query[metric]
     order = torch.argsort(values, stable=True)
     return order[~values[order].isnan()]
@@ -140,7 +140,7 @@ def worst_of(inspection: Inspection, metric: str, count: int) -> list[int]:
 
 
 def top_of(inspection: Inspection, number: int, count: int) -> Top:
-    """The first `count` items of a list."""
+    """Return the first `count` items of a list."""
     seen = inspection.look(torch.tensor([number]))
     mask = torch.ones_like(seen.labels[0], dtype=torch.bool) if seen.mask is None else seen.mask[0]
     columns = seen.scores[0].masked_fill(~mask, -torch.inf).argsort(descending=True, stable=True)[: int(mask.sum())]
@@ -181,7 +181,7 @@ def _precision(seen: SeenLists, mask: Tensor, along: Tensor, total: Tensor | Non
 
 
 def _ndcg(seen: SeenLists, mask: Tensor) -> Tensor:
-    """NDCG of the first so many items, (B, positions)."""
+    """Compute the NDCG of the first so many items, (B, positions)."""
     metrics = create_metrics([f"ndcg@{position}" for position in POSITIONS])
     values, _ = measure_lists(pack(seen.scores, seen.labels, mask=mask), metrics)
     return torch.stack(list(values.values()), 1)

@@ -19,7 +19,7 @@ WORDS = {
 
 
 def memory_section(history: History) -> list[Section]:
-    """One section, or none where nothing was checked."""
+    """Return one section, or none where nothing was checked."""
     names = list(dict.fromkeys(check["name"] for check in history.estimates))
     if not names:
         return []

@@ -79,7 +79,7 @@ def _facts(problem: Problem[Any, Any], record: Mapping[str, Any], history: Histo
 
 
 def _that_matter(setting: object) -> object:
-    """Without the options of other optimisers and schedules than the one named."""
+    """Return a recipe without the options of other optimisers and schedules than the one named."""
     foreign = {
         "adamw": ("momentum", "nesterov"),
         "sgd": ("betas",),

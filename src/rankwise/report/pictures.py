@@ -19,7 +19,7 @@ LARGE = 100
 
 
 def data_uri(image: Tensor, side: int) -> str:
-    """An image, uint8 (1 or 3, H, W), as a data URI, made smaller until its longer side is `side` pixels at most.
+    """Return an image, uint8 (1 or 3, H, W), as a data URI, scaled down until its longer side is `side` pixels at most.
 
     Small ones are PNG; larger ones are JPEG where Pillow is installed.
     """
@@ -34,7 +34,7 @@ def data_uri(image: Tensor, side: int) -> str:
 
 
 def png(image: Tensor) -> bytes:
-    """An image, uint8 (1 or 3, H, W), as a PNG file.
+    """Return an image, uint8 (1 or 3, H, W), as a PNG file.
 
     Example:
         >>> png(torch.zeros(1, 2, 2, dtype=torch.uint8))[:8]

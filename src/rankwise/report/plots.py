@@ -28,7 +28,7 @@ def curve(
     low: ArrayLike = (),
     high: ArrayLike = (),
 ) -> Series:
-    """A line, with dots if `markers`, and with a range around it."""
+    """Return a line, with dots if `markers`, and with a range around it."""
     colour, dash = look
     shape = "line and dots" if markers else "line"
     return Series(name, plain(x), plain(y), colour, dash, shape, plain(low), plain(high))
@@ -37,7 +37,7 @@ def curve(
 def axis(
     title: str, values: Iterable[float], *, low: float | None = None, high: float | None = None, ticks: int = 6
 ) -> Axis:
-    """A linear axis that holds all values, between round numbers; `low` and `high` where an end is given.
+    """Return a linear axis that holds all values, between round numbers; `low` and `high` where an end is given.
 
     Example:
         >>> [text for _, text in axis("x", [0.13, 0.87]).ticks]
@@ -57,17 +57,19 @@ def axis(
 
 
 def shares_axis(title: str) -> Axis:
-    """From 0 to 1, in percent."""
+    """Return an axis from 0 to 1, in percent."""
     return Axis(title, 0.0, 1.0, tuple((share / 5, f"{share * 20} %") for share in range(6)))
 
 
 def log_axis(title: str, ticks: Sequence[float], *, margin: float = 1.1) -> Axis:
-    """A logarithmic axis with the ticks given."""
+    """Return a logarithmic axis with the ticks given."""
     return Axis(title, min(ticks) / margin, max(ticks) * margin, tuple((tick, f"{tick:g}") for tick in ticks), log=True)
 
 
 def powers_axis(title: str, values: Iterable[float]) -> Axis:
-    """A logarithmic axis that holds all values, with ticks at powers of 10, and between them if these are few."""
+    """Return a logarithmic axis that holds all values, with ticks at powers of 10, and between them if these are
+    few.
+    """
     known = [value for value in values if value > 0 and math.isfinite(value)] or [1.0, 10.0]
     low, high = min(known) / 1.15, max(known) * 1.15
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
@@ -84,12 +86,12 @@ def thinned(count: int, most: int) -> list[int]:
 
 
 def plain(values: ArrayLike) -> Numbers:
-    """Five significant digits are more than a plot can show."""
+    """Round to five significant digits, more than a plot can show."""
     return tuple(float(f"{value:.5g}") for value in np.asarray(values, dtype=np.float64).tolist())
 
 
 def _round_step(step: float) -> float:
-    """The next of 1, 2, 5, 10, 20, ... times a power of ten."""
+    """Return the next of 1, 2, 5, 10, 20, ... times a power of ten."""
     power = 10.0 ** math.floor(math.log10(step))
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= step * (1 - 1e-9))
 
@@ -98,7 +100,7 @@ STRETCHES = 150
 
 
 def smoothed(losses: Sequence[float]) -> tuple[list[float], list[float]]:
-    """The ends of up to 150 stretches of about equal length, and the mean loss of each.
+    """Return the ends of up to 150 stretches of about equal length, and the mean loss of each.
 
     Example:
         >>> smoothed([3.0, 1.0])

@@ -60,7 +60,7 @@ class RunResult:
 
 
 def run_report(result: RunResult) -> Report:
-    """The page, ready for `write_report`."""
+    """Return the page, ready for `write_report`."""
     inspection = result.inspection
     figures = figures_of(inspection)
     sections = [

@@ -56,7 +56,7 @@ def simulation_report(result: Simulation) -> Report:
 
 
 def estimates_table(result: Simulation) -> Table:
-    """Bias and spread of both estimates of 1 - AUPRC."""
+    """Plot bias and spread of both estimates of 1 - AUPRC."""
     return Table(
         ("scores", "1 - AUPRC", "positives", "AP: bias", "std", "SOPRC: bias", "std"),
         tuple(
@@ -77,7 +77,7 @@ def estimates_table(result: Simulation) -> Table:
 
 
 def quantiles_table(result: Simulation) -> Table:
-    """Errors of the quantiles of the positives' scores."""
+    """Plot the errors of the quantiles of the positives' scores."""
     return Table(
         ("scores", "positives", "in a batch", "bias", "one batch", "remembered"),
         tuple(
@@ -151,7 +151,7 @@ def _quantiles_figure(result: Simulation) -> Figure:
 
 
 def _common(title: str, groups: list[tuple[str, list[Series]]]) -> Axis:
-    """One axis for all panels, so that they can be compared."""
+    """Return one axis for all panels, so that they can be compared."""
     return axis(title, [value for _, series in groups for each in series for value in (0, *each.low, *each.high)])
 
 

@@ -47,7 +47,7 @@ def write_text(path: str | os.PathLike[str], text: str) -> Path:
 
 
 def render_report(report: Report) -> str:
-    """The page as text. Everything that comes from data is escaped.
+    """Return the page as text. Everything that comes from data is escaped.
 
     Example:
         >>> page = render_report(Report("A title", "1 < 2", "", ()))
@@ -74,7 +74,7 @@ def _template() -> Template:
 
 
 def versions(*names: str) -> str:
-    """Those of Python, rankwise and the distributions named."""
+    """Return the versions of Python, rankwise and the distributions named."""
     from rankwise import __version__
 
     versions = [f"Python {platform.python_version()}", f"rankwise {__version__}"]

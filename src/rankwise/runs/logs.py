@@ -17,19 +17,19 @@ class Watcher(Protocol):
     """Receives the progress of a training."""
 
     def reads(self, path: Path, share: float) -> None:
-        """A share of a file has been read."""
+        """Show the share of a file that has been read."""
 
     def begins(self, seed: int, steps: int, done: int) -> None:
-        """Training starts, with `done` of `steps` steps done before."""
+        """Start showing a training, with `done` of `steps` steps done before."""
 
     def step(self, step: Step) -> None:
-        """A step was taken."""
+        """Show a step of the training."""
 
     def evaluation(self, step: int, metrics: Mapping[str, float]) -> None:
-        """The validation part was evaluated."""
+        """Return the validation part was evaluated."""
 
     def says(self, text: str) -> None:
-        """Something a person should know."""
+        """Show a message to the user."""
 
 
 def open_logs(problem: Problem[Any, Any], folder: Path, losses: list[float] | None, *, prefix: str = "") -> list[Log]:

@@ -15,7 +15,7 @@ __all__ = ["migrate"]
 
 
 def migrate(folder: RunFolder) -> None:
-    """Bring a run of 0.1 (format 1) to the present format; do nothing to a present one.
+    """Migrate a run of 0.1 (format 1) to the present format; do nothing to a present one.
 
     Version 0.1 saved no schema, so the training data are read once more. Without them the run cannot be used.
     """

@@ -272,7 +272,7 @@ def _write_parquet(path: Path, tables: Iterable[Mapping[str, Sequence[Any]]]) ->
 
 @contextmanager
 def _appearing_whole(path: Path) -> Iterator[Path]:
-    """Give a temporary path; the file appears under its own name only when all went well."""
+    """Yield a temporary path; rename the file to its own name only if no error is raised."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield temporary

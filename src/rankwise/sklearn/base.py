@@ -78,7 +78,7 @@ class RankingEstimator(BaseEstimator):  # type: ignore[misc]
         check_share("validation_fraction", self.validation_fraction)
 
     def _make_loss(self) -> ListLoss:
-        """A fresh loss; what the metric has of `k` and `gain` is passed on to a loss that takes it."""
+        """Return a fresh loss; what the metric has of `k` and `gain` is passed on to a loss that takes it."""
         record = LOSSES.get(self.loss)
         if record.labels not in self._label_kinds:
             expected = f"expected a loss of {self._label_kinds[0]} labels"
@@ -107,12 +107,12 @@ class RankingEstimator(BaseEstimator):  # type: ignore[misc]
 
     @property
     def _widths(self) -> Sequence[int]:
-        """The widths of the hidden layers."""
+        """Return the widths of the hidden layers."""
         return self.hidden_layer_sizes
 
     @property
     def _budget(self) -> Budget:
-        """All steps, with looks at the held-out rows."""
+        """Return the budget of all steps, with evaluations on the held-out rows."""
         every = max(1, self.max_iter // _LOOKS)
         rates = float(self.learning_rate), float(self.weight_decay)
         return Budget(

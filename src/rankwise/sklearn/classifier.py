@@ -189,7 +189,9 @@ class APClassifier(ClassifierMixin, RankingEstimator):  # type: ignore[misc]
         return self
 
     def decision_function(self, X: Any) -> Floats:
-        """Calibrated log odds, (N,) of the positive class, or (N, C); in the order of the scores of each class."""
+        """Return calibrated log odds, (N,) of the positive class, or (N, C); in the order of the scores of each
+        class.
+        """
         check_is_fitted(self)
         if hasattr(self, "_portfolio"):
             logits = self._portfolio.logits(self._check_features(X))
@@ -198,7 +200,7 @@ class APClassifier(ClassifierMixin, RankingEstimator):  # type: ignore[misc]
         return logits[:, 0] if self._outputs == 1 else logits
 
     def predict_proba(self, X: Any) -> Floats:
-        """The chance of each class, (N, C), of sum 1."""
+        """Return the chance of each class, (N, C), of sum 1."""
         chances = expit(self.decision_function(X))
         if self._outputs == 1:
             return np.stack([1 - chances, chances], axis=1)
@@ -206,7 +208,7 @@ class APClassifier(ClassifierMixin, RankingEstimator):  # type: ignore[misc]
         return np.where(total > 0, chances / np.where(total > 0, total, 1), 1 / len(self.classes_))
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The likeliest class, (N,)."""
+        """Return the likeliest class, (N,)."""
         logits = self.decision_function(X)
         chosen = (logits > 0).astype(int) if self._outputs == 1 else logits.argmax(1)
         predicted: NDArray[Any] = self.classes_[chosen]
@@ -240,7 +242,7 @@ class APClassifier(ClassifierMixin, RankingEstimator):  # type: ignore[misc]
         return 1 if len(self.classes_) == 2 else len(self.classes_)
 
     def _as_lists(self, kinds: NDArray[np.intp], weights: Floats) -> tuple[torch.Tensor, torch.Tensor]:
-        """Labels (N, C), one column for two classes, and weights (N,)."""
+        """Return labels (N, C), one column for two classes, and weights (N,)."""
         labels = kinds[:, None] if self._outputs == 1 else kinds[:, None] == np.arange(len(self.classes_))
         return torch.from_numpy(labels.astype(np.int64)), torch.from_numpy(weights)
 
@@ -250,7 +252,8 @@ class APClassifier(ClassifierMixin, RankingEstimator):  # type: ignore[misc]
         self._intercept: Floats = np.zeros(outputs)
 
     def _calibrate(self, scores: Floats, held: NDArray[np.bool_], kinds: NDArray[np.intp], weights: Floats) -> None:
-        """A sigmoid for each output, from the scores (M, N, C) that members gave to rows they did not learn from.
+        """Return a sigmoid for each output, from the scores (M, N, C) that members gave to rows they did not learn
+        from.
 
         An output for which those are of one kind takes all rows, and if there is still one kind, stays as it is.
         """

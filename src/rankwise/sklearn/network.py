@@ -54,7 +54,7 @@ class Network:
         return scaled
 
     def _raw_scores(self, fetch: Fetch, rows: int) -> Floats:
-        """In float64, so that the scores of a row do not depend on the rows beside it."""
+        """Compute scores in float64, so that those of a row do not depend on the other rows."""
         model = copy.deepcopy(self.model).double()
         starts = range(0, rows, _CHUNK)
         with torch.no_grad():

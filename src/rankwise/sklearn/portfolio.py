@@ -65,7 +65,7 @@ class Rows:
 
     @property
     def labels(self) -> NDArray[np.bool_]:
-        """(N, outputs): one column for two classes, else one for each."""
+        """Return scores (N, outputs): one column for two classes, else one for each."""
         labels: NDArray[np.bool_] = self.kinds[:, None] == np.arange(1 if self.classes == 2 else 0, self.classes)
         return labels
 

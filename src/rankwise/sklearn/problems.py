@@ -148,14 +148,14 @@ class ManyLists:
         return result.means[self.metric.name]
 
     def _rows_of(self, queries: Rows) -> Rows:
-        """All rows of some queries."""
+        """Return all rows of some queries."""
         lengths = self._lengths[queries]
         offset = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         rows: Rows = self._by_query[np.repeat(self._starts[queries], lengths) + offset]
         return rows
 
     def _together(self, rows_of_members: list[Rows]) -> Batch:
-        """Padded to the longest by rows of weight 0."""
+        """Return a batch, padded to the longest list by rows of weight 0."""
         width = max(map(len, rows_of_members))
         rows = np.zeros((len(rows_of_members), width), dtype=np.intp)
         weights = torch.zeros(rows.shape, dtype=self.weights.dtype)
@@ -186,13 +186,15 @@ def hold_out(keys: NDArray[np.uint64], kinds: Rows, members: int, fraction: floa
 
 
 def _kinds(labels: Tensor) -> Rows:
-    """The class of each row: of one column 0 or 1, of several the first that is set."""
+    """Return the class of each row: of one column 0 or 1, of several the first that is set."""
     classes = labels[:, 0] if labels.shape[1] == 1 else labels.argmax(1)
     return classes.numpy().astype(np.intp)
 
 
 def _decks(rows: Rows, kinds: Rows, batch_size: int, random: np.random.Generator) -> Iterator[Rows]:
-    """Batches in which a class of n rows gets a share in proportion to sqrt(n): rare classes are seen more often."""
+    """Yield batches in which a class of n rows gets a share in proportion to sqrt(n): rare classes are seen more
+    often.
+    """
     counts = np.bincount(kinds[rows])
     share = np.sqrt(counts) / np.sqrt(counts).sum()
     sizes = np.floor(share * batch_size).astype(int)
@@ -203,7 +205,7 @@ def _decks(rows: Rows, kinds: Rows, batch_size: int, random: np.random.Generator
 
 
 def _deck(cards: Rows, hand: int, random: np.random.Generator) -> Iterator[Rows]:
-    """Hands in random order; every card once before any comes again."""
+    """Yield draws in random order; every item once before any is repeated."""
     left = cards[:0]
     while True:
         while len(left) < hand:

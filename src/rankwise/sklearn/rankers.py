@@ -79,15 +79,15 @@ class ListRanker(RankingEstimator):
         return self
 
     def decision_function(self, X: Any) -> Floats:
-        """Scores (N,); higher ranks first. Only scores of the same query should be compared."""
+        """Return the scores (N,); higher ranks first. Only scores of the same query should be compared."""
         return self._scores(X)[:, 0]
 
     def predict(self, X: Any) -> Floats:
-        """The same as `decision_function`."""
+        """Return the same as `decision_function`."""
         return self.decision_function(X)
 
     def score(self, X: Any, y: Any, qid: Any = None, sample_weight: Any = None) -> float:
-        """The metric, averaged over the queries on which it is defined.
+        """Return the metric, averaged over the queries on which it is defined.
 
         Args:
             X: (N, D); y: (N,); sample_weight: (N,), see `fit`.
@@ -284,7 +284,7 @@ def _at(name: str, k: int | None) -> str:
 
 
 def _query_numbers(qid: Any, rows: int) -> NDArray[np.intp]:
-    """Query ids of any kind as 0, 1, 2, ..."""
+    """Return query ids of any kind as 0, 1, 2, ..."""
     if qid is None:
         return np.zeros(rows, dtype=np.intp)
     ids = column_or_1d(np.asarray(qid))
@@ -294,7 +294,7 @@ def _query_numbers(qid: Any, rows: int) -> NDArray[np.intp]:
 
 
 def _useful(labels: torch.Tensor, queries: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Of each query whether its rows differ in relevance: only such queries teach and tell anything."""
+    """Return for each query whether its rows differ in relevance; metrics and losses are undefined for the others."""
     low, high = np.full(queries.max() + 1, np.inf), np.full(queries.max() + 1, -np.inf)
     np.minimum.at(low, queries, labels.numpy())
     np.maximum.at(high, queries, labels.numpy())

@@ -41,7 +41,7 @@ class Members(nn.Module):
             self.biases.append(nn.Parameter((2 * bias - 1) * bound))
 
     def forward(self, features: Tensor) -> Tensor:
-        """Rows (B, D) for all, or (M, B, D) for each, to scores (M, B, C)."""
+        """Map rows (B, D) for all members, or (M, B, D) for each, to scores (M, B, C)."""
         values = features
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             values = torch.matmul(torch.relu(values) if layer else values, weight) + bias

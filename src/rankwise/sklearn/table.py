@@ -35,7 +35,7 @@ class Table:
             self._dense = torch.from_numpy(bound(scaled)).to(dtype)
 
     def __getitem__(self, rows: NDArray[np.intp]) -> Tensor:
-        """Rows of any shape (...,) to (..., D)."""
+        """Read rows of any shape (...,) as (..., D)."""
         if self._dense is not None:
             return self._dense[torch.from_numpy(rows)]
         assert self._sparse is not None
@@ -44,7 +44,7 @@ class Table:
 
 
 def bound(scaled: Any) -> Any:
-    """Bring scaled columns into (-3, 3), nearly unchanged near 0; an array, or a CSR array of a sparse table."""
+    """Squash scaled columns into (-3, 3), nearly unchanged near 0; an array, or a CSR array of a sparse table."""
     if sparse.issparse(scaled):
         table = sparse.csr_array(scaled)
         table.data = bound(table.data)
@@ -54,7 +54,7 @@ def bound(scaled: Any) -> Any:
 
 
 def scaler_of(features: Any, weights: NDArray[np.float64], scaler: StandardScaler | None = None) -> StandardScaler:
-    """Mean 0 and spread 1 for every column that varies; sparse columns are not shifted. Goes on from `scaler`."""
+    """Scale to mean 0 and spread 1 every column that varies; sparse columns are not shifted. Goes on from `scaler`."""
     values = features.data if sparse.issparse(features) else features
     largest = float(np.abs(values).max(initial=0.0))
     if largest > _LARGEST:
@@ -68,7 +68,7 @@ def scaler_of(features: Any, weights: NDArray[np.float64], scaler: StandardScale
 
 
 def row_keys(features: Any, seed: int) -> NDArray[np.uint64]:
-    """A random number for each row, the same for equal rows, dense or sparse."""
+    """Return a random number for each row, the same for equal rows, dense or sparse."""
     mixer = np.random.default_rng(seed).integers(1, 2**63, size=features.shape[1], dtype=np.uint64) | np.uint64(1)
     if sparse.issparse(features):
         table = sparse.csr_array(features)
@@ -86,7 +86,9 @@ def row_keys(features: Any, seed: int) -> NDArray[np.uint64]:
 def merge_rows(
     keys: NDArray[np.uint64], kinds: NDArray[np.intp], weights: NDArray[np.float64]
 ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """One of each set of rows with the same key and kind, in an order of their own, and the weight of the set."""
+    """Return one of each set of rows with the same key and kind, in an order of their own, and the weight of the
+    set.
+    """
     pairs = np.stack([kinds.astype(np.uint64), keys])
     _, rows, index = np.unique(pairs, axis=1, return_index=True, return_inverse=True)
     return rows, np.bincount(index.ravel(), weights=weights).astype(np.float64)

@@ -54,7 +54,7 @@ class _Case:
         self.build, self.generator, self.grades = build, generator, 2 if labels == "binary" else 4
 
     def lists(self, count: int = 4, length: int = 12) -> tuple[Tensor, Tensor, Tensor]:
-        """Scores in [-1, 1], labels with every grade in each list, and list ids."""
+        """Return the scores in [-1, 1], labels with every grade in each list, and list ids."""
         scores = torch.rand(count, length, generator=self.generator, dtype=torch.float64) * 2 - 1
         labels = torch.randint(self.grades, (count, length), generator=self.generator)
         labels[:, : self.grades] = torch.arange(self.grades)

@@ -50,7 +50,9 @@ class _Subject:
     generator: torch.Generator
 
     def lists(self, size: int = 40, length: int = 12, *, tied: bool = True) -> tuple[Tensor, Tensor]:
-        """(size, length) scores and labels, lists without a relevant and without an irrelevant item among them."""
+        """Return scores and labels (size, length), lists without a relevant and without an irrelevant item among
+        them.
+        """
         scores = torch.randn(size, length, generator=self.generator)
         if tied:
             scores = (2 * scores).round() / 2

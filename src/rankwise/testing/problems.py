@@ -128,7 +128,7 @@ def _copy(run: Path, damaged: Path) -> Iterator[None]:
 
 @contextmanager
 def _no_training(problem: Problem[Any, Any]) -> Iterator[None]:
-    """While entered, nothing that only training needs may be called."""
+    """Raise an error inside the context if anything that only training needs is called."""
 
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("using a run called a method that only training needs")

@@ -70,13 +70,13 @@ class Checkpoints:
             old.unlink()
 
     def paths(self) -> list[Path]:
-        """Those kept by number, newest first."""
+        """Return the checkpoints kept by number, newest first."""
         if not self.folder.is_dir():
             return []
         return sorted((path for path in self.folder.iterdir() if _NAME.fullmatch(path.name)), key=_step, reverse=True)
 
     def newest(self) -> tuple[dict[str, Any] | None, list[Damaged]]:
-        """The newest good checkpoint, or None, and the damaged ones that are newer."""
+        """Return the newest good checkpoint, or None, and the damaged ones that are newer."""
         damaged: list[Damaged] = []
         for path in self.paths():
             try:

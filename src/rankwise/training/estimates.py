@@ -115,7 +115,9 @@ Hook = Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], None]
 
 
 def _watch(into: list[_Numbers]) -> Hook:
-    """A hook that notes what a tracker is shown of whole lists beside what it remembers; it may be called by blocks."""
+    """Return a hook that notes what a tracker is shown of whole lists beside what it remembers; it may be called by
+    blocks.
+    """
 
     def seen(tracker: nn.Module, given: tuple[Any, ...], _: dict[str, Any]) -> None:
         if isinstance(tracker, PairAverages):
@@ -140,7 +142,7 @@ def _watch(into: list[_Numbers]) -> Hook:
 
 
 def _mean_of_groups(observed: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
-    """The mean over the lists of each group, as the memory takes it, and the groups."""
+    """Return the mean over the lists of each group, as the memory takes it, and the groups."""
     groups, index, counts = ids.unique(return_inverse=True, return_counts=True)
     total = observed.new_zeros(len(groups), observed.shape[1], dtype=torch.float64)
     return total.index_add_(0, index, observed.double()) / counts[:, None], groups

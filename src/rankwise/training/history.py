@@ -68,7 +68,7 @@ class History:
         return cls(**{**state, "losses": state["losses"].tolist()})
 
     def curve(self, metric: str) -> list[float]:
-        """One metric at each of `steps`."""
+        """Return one metric at each of `steps`."""
         return [values[metric] for values in self.metrics]
 
 

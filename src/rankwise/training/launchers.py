@@ -1,4 +1,4 @@
-"""How the processes of a run were started: by torchrun, by srun, or by this program itself."""
+"""Detect the launcher of the processes of a run: torchrun, srun, or this program itself."""
 
 from __future__ import annotations
 

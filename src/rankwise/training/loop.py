@@ -190,7 +190,7 @@ class _Training:
         return self.step % every == 0 or self.step == self.last
 
     def run(self, on_step: Callable[[Step], None] | None) -> Iterator[None]:
-        """Train; yield before the first step of a fresh run and after every step."""
+        """Train, and yield before the first step of a fresh run and after every step."""
         self.wrapped.train()
         if self._fresh:
             yield
@@ -289,7 +289,7 @@ class _Training:
             )
 
     def save(self) -> dict[str, Any]:
-        """Everything needed to go on, as tensors and plain values; in every process at the same time."""
+        """Return everything needed to go on, as tensors and plain values; in every process at the same time."""
         assert self.sampler is not None
         over = self.used == len(self.sampler)
         epoch, used = (self.epoch + 1, 0) if over else (self.epoch, self.used)

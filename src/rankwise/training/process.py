@@ -90,7 +90,7 @@ class RandomState:
             yield
 
     def save(self) -> list[Tensor]:
-        """The states of all processes, in the order of their ranks."""
+        """Return the states of all processes, in the order of their ranks."""
         own = torch.get_rng_state()
         if self._fabric.device.type == "cuda":
             own = torch.cat([own, torch.cuda.get_rng_state(self._fabric.device)])

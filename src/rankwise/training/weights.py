@@ -66,7 +66,7 @@ class AverageWeights:
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Inside, the model has the averaged weights, if there are any yet; afterwards its own again."""
+        """Load the averaged weights into the model inside the context, if there are any yet."""
         own = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
         self.apply()
         try:
@@ -75,12 +75,12 @@ class AverageWeights:
             self.model.load_state_dict(own)
 
     def apply(self) -> None:
-        """Give the model the averaged weights for good, if there are any yet."""
+        """Load the averaged weights into the model for good, if there are any yet."""
         if self._mean:
             self.model.load_state_dict(self._mean)
 
     def state_dict(self) -> dict[str, Any]:
-        """The average and how many steps were taken."""
+        """Return the average and how many steps were taken."""
         return {"step": self.step, "mean": dict(self._mean)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
