@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from rankwise.data.files import FREE_BYTES, bad_line, check_file, read_text
 from rankwise.extras import require
 
-__all__ = ["ListedImages", "find_layout"]
+__all__ = ["ListedImages", "find_layout", "lists_of"]
 
 PRODUCTS = ("image_id", "class_id", "super_class_id", "path")
 NO_FINDING = "No Finding"
@@ -60,6 +60,20 @@ def find_layout(path: Path) -> Callable[[Path], ListedImages] | None:
     if name == "train_test_split.txt" and (path.parent / "image_class_labels.txt").is_file():
         return _read_birds
     return _read_text_list if name.endswith(".txt") else None
+
+
+def lists_of(path: Path) -> list[Path]:
+    """Return the files that list the images of a data set whose path is a folder; none for other paths.
+
+    They name the data, so that not every image has to be read for that.
+    """
+    if not path.is_dir() or find_layout(path) is None:
+        return []
+    names = ["images.txt", "image_class_labels.txt", "train_test_split.txt", "classes.txt", "cars_annos.mat"]
+    names += ["train_val_list.txt", "test_list.txt"]
+    sheet = _sheet(path)
+    listed = [path / name for name in names if (path / name).is_file()]
+    return [*listed, *([] if sheet is None else [sheet]), *_species_files(path)]
 
 
 def _read_text_list(path: Path) -> ListedImages:
