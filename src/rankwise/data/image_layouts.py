@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -92,7 +93,9 @@ def _read_text_list(path: Path) -> ListedImages:
             raise FileNotFoundError(f"{path}: expected the folder `image` beside the list or its folder, got none")
         return _listed(path, ((number, f"{row[0]}.jpg", row[1]) for number, row in rows), folder)
     rows = _fields(path, lines, "`image_id class_id super_class_id path`, `image vehicle` or the path of an image", 1)
-    folder = next((each for each in (path.parent, path.parent.parent) if (each / rows[0][1][0]).is_file()), path.parent)
+    folder = next(
+        (each for each in (path.parent, path.parent.parent) if os.path.isfile(each / rows[0][1][0])), path.parent
+    )
     return _listed(path, ((number, row[0], str(PurePosixPath(row[0]).parent)) for number, row in rows), folder)
 
 
@@ -260,7 +263,7 @@ def _listed(path: Path, rows: Iterable[tuple[int, str, str]], folder: Path, *, w
         if inside.is_absolute() or ".." in inside.parts:
             raise ValueError(f"{path}, {what} {line}: expected a path below {folder}, got {_short(name)}")
         file = folder / inside
-        if not file.is_file():
+        if not os.path.isfile(file):  # a name that is too long is no file either
             raise ValueError(f"{path}, {what} {line}: expected the path of an image, got {name!r}, no file in {folder}")
         files.append((file, str(file)))
         words.append(word)
