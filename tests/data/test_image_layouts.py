@@ -15,6 +15,7 @@ import torch
 from rankwise.cli import main
 from rankwise.data import read_images
 from rankwise.data.cifar import read_cifar
+from rankwise.problems import LongTail
 from rankwise.rehearsal import make_data
 
 pytest.importorskip("PIL")
@@ -73,6 +74,14 @@ def test_species_are_read_from_both_files_or_from_lists_of_paths(tmp_path):
     listed = tmp_path / "splits" / "Inaturalist_test_set1.txt"
     listed.write_text("train_val2018/Aves/3/3.jpg\ntrain_val2018/Aves/4/4.jpg\n")
     assert read_images(listed).classes == ("train_val2018/Aves/3", "train_val2018/Aves/4")
+
+
+@pytest.mark.parametrize("layout", ["species", "birds", "cars", "findings"])
+def test_a_run_remembers_the_lists_and_not_every_image(layout, tmp_path):
+    folder = made(tmp_path, layout)["train"]
+    files = list(LongTail(data={"train": folder}).files())
+    assert 1 <= len(files) <= 4
+    assert all(file.is_file() and file.parent == tmp_path for file in files)
 
 
 @pytest.mark.parametrize("layout, named", [("birds", "train_test_split.txt"), ("cars", "cars_annos.mat")])

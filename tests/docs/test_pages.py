@@ -37,6 +37,8 @@ ONLY_CHECKED = {
     "rankwise train ml-1m 'data={train: ml-100k, test: 0.2}' --out runs/ml-100k": "no such data here",
     "rankwise train ml-1m 'data={train: ml-20m, leave_one_out: time}' --out runs/ml-20m": "no such data here",
     "rankwise train ml-1m 'data={train: netflix, leave_one_out: time}' --out runs/netflix": "no such data here",
+    "rankwise train eurlex-xml-cnn data.train=eurlex_raw_texts_train.txt data.test=eurlex_raw_texts_test.txt": "no "
+    "such data here",
     "torchrun --nproc-per-node 2 examples/plain_torch.py checkpoint.pt 4": "tests/examples runs it",
     "torchrun --nproc-per-node 2 -m rankwise train cells.yaml": "tests/cli/test_train.py trains with two processes",
     "torchrun --nnodes 4 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint first-machine:29500 "

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import json
 import lzma
+import pickle
 import random
 import resource
 import subprocess
@@ -17,6 +20,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from scipy.io import savemat
 
 from benchmarks.quality.ml100k.features import read_rated_films
 from rankwise.data import (
@@ -26,6 +30,7 @@ from rankwise.data import (
     read_interaction_lists,
     read_interactions,
     read_letor,
+    read_multilabel,
     read_scores,
     read_table,
 )
@@ -60,8 +65,53 @@ def checkpoint() -> bytes:
     return file.getvalue()
 
 
+def cifar() -> bytes:
+    """An archive of CIFAR-100 in the python version."""
+    batch = {"data": np.zeros((3, 3072), dtype=np.uint8), "fine_labels": [0, 1, 0]}
+    contents = {"train": batch, "test": batch, "meta": {"fine_label_names": ["a", "b"]}}
+    file = BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        for name, content in contents.items():
+            raw = pickle.dumps(content, protocol=2)
+            entry = tarfile.TarInfo(name)
+            entry.size = len(raw)
+            archive.addfile(entry, BytesIO(raw))
+    return file.getvalue()
+
+
+def cars() -> bytes:
+    """The annotations of Cars-196."""
+    rows = np.zeros(5, dtype=[("relative_im_path", object), ("class", object), ("test", object)])
+    for number in range(5):
+        rows[number] = (f"image/{number}.jpg", number % 2 + 1, 0)
+    file = BytesIO()
+    savemat(file, {"annotations": rows}, do_compression=True)
+    return file.getvalue()
+
+
+def read_listed(path: Path) -> object:
+    """Read images that are listed in a file; they lie in the folder `image` beside it."""
+    (path.parent / "image").mkdir(exist_ok=True)
+    for number in range(5):
+        (path.parent / "image" / f"{number}.jpg").touch()
+    return read_images(path)
+
+
+PRODUCTS = "image_id class_id super_class_id path\n" + "".join(f"{i + 1} {i % 2} 1 image/{i}.jpg\n" for i in range(5))
+SPECIES = {
+    "images": [{"id": i, "file_name": f"image/{i}.jpg"} for i in range(5)],
+    "annotations": [{"id": i, "image_id": i, "category_id": i % 2} for i in range(5)],
+}
+
 # A file that is in order, and what reads it.
 FILES = {
+    "Ebay_train.txt": (PRODUCTS.encode(), read_listed),
+    "train_list.txt": ("".join(f"{i} {i % 2}\n" for i in range(5)).encode(), read_listed),
+    "train2018.json": (json.dumps(SPECIES).encode(), read_listed),
+    "cars_annos.mat": (cars(), read_listed),
+    "cifar-100-python.tar": (cifar(), read_images),
+    "texts.txt": ("".join(f"{i}\tfish law\tCod and haddock {i}\n" for i in range(30)).encode(), read_multilabel),
+    "texts.txt.bz2": (bz2.compress(b"fish law\tCod and haddock\n" * 30), read_multilabel),
     "lines.txt": ("".join(f"{i % 3} qid:{i // 8} 1:{i % 5} 2:{i % 7}.25\n" for i in range(80)).encode(), read_letor),
     "sparse.txt": ("".join(f"{i % 3} {i % 4 + 1}:{i % 5}\n" for i in range(80)).encode(), read_letor),
     "lines.txt.gz": (gzip.compress(b"1 qid:1 1:0.5\n0 qid:1 1:0.25\n" * 40, mtime=0), read_letor),

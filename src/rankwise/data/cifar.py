@@ -78,7 +78,7 @@ def read_cifar(path: Path) -> CifarImages:
         images.append(pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
         labels.append(own)
         parts += [part] * len(own)
-    classes = _class_names(f"{path}, {names}", files.get(names), version)
+    classes = _class_names(f"{path}, {names}", files[names], version)
     numbers = np.concatenate(labels)
     if numbers.min() < 0 or numbers.max() >= len(classes):
         raise ValueError(
@@ -92,7 +92,7 @@ def _names_in(folder: Path) -> list[str]:
 
 
 def _version(names: set[str]) -> str | None:
-    return next((version for version, (batches, _) in VERSIONS.items() if set(batches) <= names), None)
+    return next((version for version, (batches, meta) in VERSIONS.items() if {*batches, meta} <= names), None)
 
 
 def _contents(path: Path) -> dict[str, bytes]:
@@ -150,9 +150,7 @@ def _read_pickled(where: str, content: bytes, version: str) -> tuple[NDArray[np.
     return pixels, np.array(labels, dtype=np.int64)
 
 
-def _class_names(where: str, content: bytes | None, version: str) -> tuple[str, ...]:
-    if content is None:
-        raise ValueError(f"{where}: expected the names of the classes, got no such file")
+def _class_names(where: str, content: bytes, version: str) -> tuple[str, ...]:
     if "binary" in version:
         return tuple(line.strip() for line in content.decode("utf-8", "replace").splitlines() if line.strip())
     names = _mapping(where, content).get("fine_label_names" if version.endswith("100") else "label_names")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 from rankwise.data.files import FREE_BYTES, bad_line, check_file, read_text
 from rankwise.extras import require
 
-__all__ = ["ListedImages", "find_layout"]
+__all__ = ["ListedImages", "find_layout", "lists_of"]
 
 PRODUCTS = ("image_id", "class_id", "super_class_id", "path")
 NO_FINDING = "No Finding"
@@ -62,6 +63,20 @@ def find_layout(path: Path) -> Callable[[Path], ListedImages] | None:
     return _read_text_list if name.endswith(".txt") else None
 
 
+def lists_of(path: Path) -> list[Path]:
+    """Return the files that list the images of a data set whose path is a folder; none for other paths.
+
+    They name the data, so that not every image has to be read for that.
+    """
+    if not path.is_dir() or find_layout(path) is None:
+        return []
+    names = ["images.txt", "image_class_labels.txt", "train_test_split.txt", "classes.txt", "cars_annos.mat"]
+    names += ["train_val_list.txt", "test_list.txt"]
+    sheet = _sheet(path)
+    listed = [path / name for name in names if (path / name).is_file()]
+    return [*listed, *([] if sheet is None else [sheet]), *_species_files(path)]
+
+
 def _read_text_list(path: Path) -> ListedImages:
     """Read a list with a line per image: that of Stanford Online Products, of VehicleID, or paths alone."""
     lines = [(number, line.split()) for number, line in enumerate(read_text(path).splitlines(), 1) if line.strip()]
@@ -78,7 +93,9 @@ def _read_text_list(path: Path) -> ListedImages:
             raise FileNotFoundError(f"{path}: expected the folder `image` beside the list or its folder, got none")
         return _listed(path, ((number, f"{row[0]}.jpg", row[1]) for number, row in rows), folder)
     rows = _fields(path, lines, "`image_id class_id super_class_id path`, `image vehicle` or the path of an image", 1)
-    folder = next((each for each in (path.parent, path.parent.parent) if (each / rows[0][1][0]).is_file()), path.parent)
+    folder = next(
+        (each for each in (path.parent, path.parent.parent) if os.path.isfile(each / rows[0][1][0])), path.parent
+    )
     return _listed(path, ((number, row[0], str(PurePosixPath(row[0]).parent)) for number, row in rows), folder)
 
 
@@ -246,7 +263,7 @@ def _listed(path: Path, rows: Iterable[tuple[int, str, str]], folder: Path, *, w
         if inside.is_absolute() or ".." in inside.parts:
             raise ValueError(f"{path}, {what} {line}: expected a path below {folder}, got {_short(name)}")
         file = folder / inside
-        if not file.is_file():
+        if not os.path.isfile(file):  # a name that is too long is no file either
             raise ValueError(f"{path}, {what} {line}: expected the path of an image, got {name!r}, no file in {folder}")
         files.append((file, str(file)))
         words.append(word)

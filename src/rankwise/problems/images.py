@@ -26,6 +26,7 @@ from rankwise.data import (
     labelled_like,
     read_images,
 )
+from rankwise.data.image_layouts import lists_of
 from rankwise.distributed import gather_rows, own_share
 from rankwise.models import ConvEmbedder, ResNetEmbedder
 from rankwise.problems.batches import as_it_is
@@ -88,7 +89,7 @@ class ImageOptions(DataOptions):
         """Yield the files and folders that are read."""
         for value in vars(self).values():
             if isinstance(value, Path):
-                yield container(value)
+                yield from lists_of(value) or [container(value)]
 
 
 class ImageModelOptions(Options):

@@ -272,6 +272,9 @@ def _measured(
 def _steps_of(problem: Problem[Any, Any], cut: Split[Any], rows: float = 1.0) -> int:
     """Return the steps of the run if the data have 1 / `rows` times as many rows."""
     batches = len(problem.train_loader(cut.train, problem.seeds[0])) / rows
+    lists, size = getattr(cut.train, "query_ids", None), getattr(problem.batches, "queries", None)  # type: ignore[attr-defined]
+    if rows < 1 and lists is not None and size is not None:  # the last batch of few is not full
+        batches = len(lists.unique()) / size / rows
     return problem.budget.in_steps(max(1, round(batches / problem.gradient.accumulate)))
 
 
