@@ -23,6 +23,7 @@ from rankwise.distributed import gather_inputs, world_size
 from rankwise.estimators.table import announce_tables
 from rankwise.lists import Lists, PackedLists, pack, reduce_lists, surely_all
 from rankwise.losses.links import bound_scores
+from rankwise.losses.local_lists import mean_over_ranks
 from rankwise.losses.marked import MarkedModule
 from rankwise.modes import full_precision, outside_graphs, outside_inference_mode
 
@@ -67,6 +68,10 @@ class ListLoss(MarkedModule):
     label_kind = "binary"
     # Whether the loss of a batch is a mean over items, so that several small batches are as good as a large one.
     itemwise = False
+    # Whether what the loss remembers of a list is kept by the id of that list, so that lists may live on one rank.
+    state_by_list = False
+    # Whether every list is on one rank: then nothing is gathered, see `keep_lists_local`.
+    local_lists = False
 
     def __init__(self, *, lists: str = "rows", empty: str = "skip", reduction: str = "mean") -> None:
         super().__init__()
@@ -96,6 +101,9 @@ class ListLoss(MarkedModule):
         previous_scores: Tensor | None = None,
         group_ids: Tensor | None = None,
     ) -> Tensor:
+        given = (query_ids, sample_ids, mask, weights, previous_scores, group_ids)
+        if self.local_lists and world_size() > 1:
+            return mean_over_ranks(lambda: self.list_values(*self._pack(mask, scores, labels, *given)), scores)
         masked = mask
         if world_size() > 1:
             inputs = gather_inputs(
@@ -111,33 +119,64 @@ class ListLoss(MarkedModule):
                 ),
                 pad=self.lists == "rows",
             )
-            scores, labels, query_ids, sample_ids, mask, weights, previous_scores, group_ids = inputs.values()
+            scores, labels, *given = inputs.values()
+        with full_precision(torch.as_tensor(scores).device.type), one_reading():
+            return self.on_lists(*self._pack(masked, scores, labels, *given))
+
+    def keep_lists_local(self) -> bool:
+        """Gather nothing from now on, if the loss is a mean over lists that share no state; return whether it is.
+
+        The items of a list must all be on one rank, the same at every step: that of `rankwise.distributed.list_owners`
+        if the loss has a state.
+        """
+        parts = [module for module in self.modules() if isinstance(module, ListLoss)]
+        by_list = all(part.state_by_list or next(part.buffers(), None) is None for part in parts)
+        learned = next(self.parameters(), None) is not None
+        self.local_lists = by_list and not learned and self.lists == "rows" and self.reduction == "mean"
+        return self.local_lists
+
+    def _pack(
+        self,
+        masked: Tensor | None,
+        scores: Tensor,
+        labels: Tensor,
+        query_ids: Tensor | None,
+        sample_ids: Tensor | None,
+        mask: Tensor | None,
+        weights: Tensor | None,
+        previous_scores: Tensor | None,
+        group_ids: Tensor | None,
+    ) -> tuple[PackedLists, Tensor | None]:
+        """Return the lists of a batch, checked and packed, and the group of each; `masked` is the caller's mask."""
         scores, labels = check_tensor("scores", scores), check_tensor("labels", labels)
-        with full_precision(scores.device.type), one_reading():
-            if scores.dtype in (torch.float16, torch.bfloat16):
-                scores = scores.float()
-            packed = pack(
-                scores,
-                labels,
-                query_ids=query_ids,
-                mask=mask,
-                weights=weights,
-                sample_ids=sample_ids,
-                previous_scores=previous_scores,
-                lists=self.lists,
-            )
-            packed = replace(packed, blocks=tuple(map(_in_range, packed.blocks)))
-            for block in packed.blocks:
-                check_labels(block.labels, self.label_kind, block.mask)
-            groups = (
-                packed.ids if group_ids is None else packed.per_list("group_ids", check_ids("group_ids", group_ids))
-            )
-            if has_single_items(scores, masked, self.lists) and not bool(self._look(packed, groups)[1].any()):
-                refuse_single_items(scores, f"from which {type(self).__name__} learns nothing")
-            return self.on_lists(packed, groups)
+        if scores.dtype in (torch.float16, torch.bfloat16):
+            scores = scores.float()
+        packed = pack(
+            scores,
+            labels,
+            query_ids=query_ids,
+            mask=mask,
+            weights=weights,
+            sample_ids=sample_ids,
+            previous_scores=previous_scores,
+            lists=self.lists,
+        )
+        packed = replace(packed, blocks=tuple(map(_in_range, packed.blocks)))
+        for block in packed.blocks:
+            check_labels(block.labels, self.label_kind, block.mask)
+        groups = (
+            packed.ids if group_ids is None else packed.per_list("group_ids", check_ids("group_ids", group_ids))
+        )
+        if has_single_items(scores, masked, self.lists) and not bool(self._look(packed, groups)[1].any()):
+            refuse_single_items(scores, f"from which {type(self).__name__} learns nothing")
+        return packed, groups
 
     def on_lists(self, packed: PackedLists, group_ids: Tensor | None) -> Tensor:
         """The loss of lists that are already checked, gathered and packed."""
+        return reduce_lists(*self.list_values(packed, group_ids), empty=self.empty, reduction=self.reduction)
+
+    def list_values(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return the value of each list (size,) and which are defined (size,); write the state while training."""
         if packed.blocks[0].scores.device.type != "cpu":
             self._announce()
         if self.empty == "error" and self.training:
@@ -147,7 +186,7 @@ class ListLoss(MarkedModule):
         self._valid = valid.detach()
         if self.training:
             self._count_fruitless(self._valid)
-        return reduce_lists(values, valid, empty=self.empty, reduction=self.reduction)
+        return values, valid
 
     def _announce(self) -> None:
         """Have the host read what is left of the last call on an accelerator with the findings of this one."""

@@ -31,6 +31,7 @@ class SumLoss(ListLoss):
     """
 
     remembers = ()
+    state_by_list = True  # beside that of the parts
 
     def __init__(self, *losses: ListLoss) -> None:
         if len(losses) < 2 or not all(isinstance(loss, ListLoss) for loss in losses):
@@ -72,6 +73,7 @@ class SwitchLoss(CountsSteps, ListLoss):
     """
 
     remembers = ()
+    state_by_list = True  # beside that of the parts
 
     def __init__(self, first: ListLoss, second: ListLoss, after: int) -> None:
         for name, loss in (("first", first), ("second", second)):

@@ -51,6 +51,7 @@ class CompositionalLoss(ListLoss):
     """
 
     label_kind = "grades"
+    state_by_list = True
 
     def __init__(
         self,
