@@ -20,6 +20,8 @@ nox.options.sessions = ["core-lowest", "lowest", "newest", "wheel"]
 PROJECT = nox.project.load_toml("pyproject.toml")
 PYTHONS = nox.project.python_versions(PROJECT)
 LOWEST = "--resolution=lowest-direct"
+# Old versions of libraries warn of each other, and torch 2.10 of what it calls itself.
+OLD_WARNINGS = ("-W", "default::DeprecationWarning")
 EVERYTHING = ("--extra=all", "--extra=test")
 # What runs the tests; the rest of the extra `test` is what they compare with.
 RUNNERS = [
@@ -36,7 +38,7 @@ ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THR
 def core_lowest(session: nox.Session) -> None:
     """The core with the lowest torch and numpy, and nothing else."""
     install(session, LOWEST, *RUNNERS)
-    run_tests(session, *core_tests())
+    run_tests(session, *OLD_WARNINGS, *core_tests())
 
 
 @nox.session(name="core-newest", python=PYTHONS)
@@ -50,8 +52,7 @@ def core_newest(session: nox.Session) -> None:
 def lowest(session: nox.Session) -> None:
     """Everything, with the lowest version of each direct dependency."""
     install(session, LOWEST, *EVERYTHING)
-    # Old versions of libraries warn that other libraries have moved on.
-    run_tests(session, "-W", "default::DeprecationWarning")
+    run_tests(session, *OLD_WARNINGS)
 
 
 @nox.session(python=PYTHONS)

@@ -1,9 +1,11 @@
-"""Change one operator, number or condition of a module at a time and list the changes that no test notices.
+"""Change one operator, number or condition of the code at a time and list the changes that no test notices.
 
-    python scripts/mutation.py --mutants 100 rankwise.lists rankwise.ranks
+    python scripts/mutation.py --mutants 40 losses lists metrics/_ndcg.py
 
-cosmic-ray makes the mutants; those that change annotations only are left out, and a random sample with a fixed seed is
-tested. Each mutant runs in a forked process, so torch is imported once, and the files on disk stay as they are.
+cosmic-ray makes the mutants; those that change annotations only are left out. A target is a package or some modules. A
+random sample of its mutants with a fixed seed, in proportion to the mutants of each module, runs the target's tests.
+Each mutant runs in a forked process, so torch is imported once, and the files on disk stay as they are. The table has
+the share of mutants that were killed with its 95 % interval (Wilson).
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ import re
 import resource
 import sys
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from functools import cache
+from math import sqrt
 from pathlib import Path
 from types import ModuleType
 
@@ -31,14 +34,29 @@ from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
 
 ROOT = Path(__file__).resolve().parents[1]
-# The test files that state what each module does, the cheapest first.
-TESTS = {
-    "rankwise.estimators.trackers": ["estimators", "losses/test_auprc.py"],
-    "rankwise.lists": ["test_lists.py", "metrics/test_inputs.py", "losses/test_auprc.py", "losses/test_contract.py"],
-    "rankwise.losses.auprc": ["losses/test_auprc.py", "losses/test_contract.py"],
-    "rankwise.metrics._ndcg": ["metrics/test_ndcg.py", "metrics/test_contract.py", "fuzz/test_metrics.py"],
-    "rankwise.ranks": ["test_ranks.py", "metrics/test_ndcg.py", "metrics/test_ap.py", "metrics/test_contract.py"],
-}
+SOURCE = ROOT / "src" / "rankwise"
+# Of each target its modules, below the package, and the tests that state what they do, the cheapest first.
+TARGETS = {
+    "losses": (["losses"], ["losses"]),
+    "metrics": (["metrics"], ["metrics", "fuzz/test_metrics.py"]),
+    "estimators": (
+        ["estimators"],
+        ["estimators", "losses/test_auprc.py", "losses/test_sampled_lists.py", "fuzz/test_estimators.py"],
+    ),
+    "pairs": (["pairs"], ["pairs", "losses/test_auprc.py", "losses/test_contract.py"]),
+    "lists": (
+        ["lists.py", "ranks.py"],
+        ["test_lists.py", "test_ranks.py", "metrics/test_inputs.py", "metrics/test_ap.py", "metrics/test_ndcg.py",
+         "losses/test_auprc.py", "losses/test_contract.py", "metrics/test_contract.py"],
+    ),
+    "schemas": (
+        ["data/schema.py", "data/tables.py", "data/features.py", "data/sparse_schema.py", "data/interaction_schema.py",
+         "data/images.py", "data/detection.py", "data/text.py"],
+        ["data", "problems/test_contract.py", "runs/test_run.py"],
+    ),
+}  # fmt: skip
+# Other processes import the files on disk.
+OTHER_PROCESSES = ["--ignore=tests/losses/test_distributed.py", "--ignore=tests/losses/test_unlike_ranks.py"]
 # Those of cosmic-ray's operators whose mutants are no plain errors of type, which every test would notice.
 OPERATORS = re.compile(
     r"core/(ReplaceBinaryOperator_((Add|Sub|Mul|Div)_(Add|Sub|Mul|Div)|BitAnd_BitOr|BitOr_BitAnd)"
@@ -47,16 +65,16 @@ OPERATORS = re.compile(
     r"|NumberReplacer|ZeroIterationForLoop)"
 )
 # Imported once, before the processes fork.
-SHARED = ("torch", "torchmetrics", "sklearn.metrics", "hypothesis.strategies")
-CPU_SECONDS = 120
+SHARED = ("torch", "torchmetrics", "sklearn.metrics", "hypothesis.strategies", "polars", "pytorch_metric_learning")
 PYTEST = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
 
 
 class Mutated(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Import one module from the given source instead of its file."""
 
-    def __init__(self, name: str, path: Path, source: str) -> None:
-        self.name, self.path, self.source = name, path, source
+    def __init__(self, path: Path, source: str) -> None:
+        self.name = ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts)
+        self.path, self.source = path, source
 
     def find_spec(self, name: str, path: object, target: object = None) -> importlib.machinery.ModuleSpec | None:
         return importlib.util.spec_from_file_location(name, self.path, loader=self) if name == self.name else None
@@ -65,18 +83,25 @@ class Mutated(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         exec(compile(self.source, self.path, "exec"), module.__dict__)  # noqa: S102
 
 
-def mutants(source: str) -> Iterator[str]:
-    """Yield in random order every source that differs from the given one at one point and in what it does."""
-    nodes = list(ast_nodes(get_ast(source)))
+@cache
+def points(path: Path) -> list[tuple[object, int]]:
+    """Return every operator and occurrence that changes the module, in random order."""
+    nodes = list(ast_nodes(get_ast(path.read_text(encoding="utf-8"))))
     operators = [get_operator(name)() for name in operator_names() if OPERATORS.fullmatch(name)]
-    points = [
+    found = [
         (operator, occurrence)
         for operator in operators
         for occurrence in range(sum(len(list(operator.mutation_positions(node))) for node in nodes))
     ]
-    random.Random(0).shuffle(points)  # noqa: S311
+    random.Random(0).shuffle(found)  # noqa: S311
+    return found
+
+
+def mutants(path: Path) -> Iterator[str]:
+    """Yield in random order every source that differs from the module's at one point and in what it does."""
+    source = path.read_text(encoding="utf-8")
     seen = {_without_annotations(source)}
-    for operator, occurrence in points:
+    for operator, occurrence in points(path):
         mutant = mutate_code(source, operator, occurrence)
         try:
             meaning = _without_annotations(mutant)
@@ -87,36 +112,83 @@ def mutants(source: str) -> Iterator[str]:
             yield mutant
 
 
-def survives(name: str, path: Path, source: str, tests: Sequence[str]) -> bool:
-    """Return whether all tests pass with this source, in a process of its own."""
+def sample(modules: Sequence[Path], limit: int) -> list[tuple[Path, str]]:
+    """Return mutants of these modules, of each in proportion to the points where it can be changed."""
+    left = {path: mutants(path) for path in modules}
+    drawn: list[tuple[Path, str]] = []
+    choice = random.Random(0)  # noqa: S311
+    while len(drawn) < limit and left:
+        (path,) = choice.choices(list(left), [len(points(path)) for path in left])
+        mutant = next(left[path], None)
+        if mutant is None:
+            del left[path]
+        else:
+            drawn.append((path, mutant))
+    return drawn
+
+
+def survives(path: Path, source: str, tests: Sequence[str], seconds: int) -> tuple[bool, float]:
+    """Return whether all tests pass with this source, in a process of its own, and the CPU seconds it took."""
     child = os.fork()
     if child == 0:
-        resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
         silence = os.open(os.devnull, os.O_WRONLY)
         os.dup2(silence, 1)
         os.dup2(silence, 2)
-        sys.meta_path.insert(0, Mutated(name, path, source))
+        sys.meta_path.insert(0, Mutated(path, source))
         code = 1
         try:
-            code = int(pytest.main([*PYTEST, *tests]))
+            # Those named after the module first.
+            first = [each for each in tests if path.stem.strip("_") in Path(each).stem]
+            code = int(pytest.main([*PYTEST, *OTHER_PROCESSES, *first, *(each for each in tests if each not in first)]))
         finally:
             os._exit(code)
-    return os.waitpid(child, 0)[1] == 0
+    _, status, usage = os.wait4(child, 0)
+    return status == 0, usage.ru_utime + usage.ru_stime
 
 
-def check(name: str, limit: int) -> int:
-    """Print the mutants of one module that survive its tests, and return how many they are."""
-    path = ROOT / "src" / Path(*name.split(".")).with_suffix(".py")
-    source, tests = path.read_text(encoding="utf-8"), [f"tests/{file}" for file in TESTS[name]]
-    if not survives(name, path, source, tests):
+def check(name: str, modules: Sequence[Path], tests: Sequence[str], limit: int) -> str:
+    """Print the mutants of a target that survive its tests, and return its row of the table."""
+    quiet, seconds = survives(modules[0], modules[0].read_text(encoding="utf-8"), tests, 3600)
+    if not quiet:
         sys.exit(f"{name}: its tests fail without any change")
-    sample = list(islice(mutants(source), limit))
-    survivors = [mutant for mutant in sample if survives(name, path, mutant, tests)]
-    for mutant in sorted(survivors):
-        lines = difflib.unified_diff(source.splitlines(), mutant.splitlines(), lineterm="", n=0)
-        print(*(line for line in lines if not line.startswith(("---", "+++"))), sep="\n")
-    print(f"{name}: {len(survivors)} of {len(sample)} mutants survived", flush=True)
-    return len(survivors)
+    tried = sample(modules, limit)
+    # A mutant may loop for ever.
+    survivors = [each for each in tried if survives(*each, tests, int(2 * seconds) + 30)[0]]
+    for path, mutant in sorted(survivors):
+        lines = difflib.unified_diff(
+            path.read_text(encoding="utf-8").splitlines(), mutant.splitlines(), lineterm="", n=0
+        )
+        print(path.relative_to(SOURCE), *(line for line in lines if not line.startswith(("---", "+++"))), sep="\n")
+    low, high = interval(len(tried) - len(survivors), len(tried))
+    killed = f"{1 - len(survivors) / len(tried):.1%} | {low:.0%} to {high:.0%}"
+    row = f"| {name} | {len(modules)} | {sum(len(points(each)) for each in modules):,} | {len(tried)} | {killed} |"
+    print(row, flush=True)
+    return row
+
+
+def interval(hits: int, trials: int, z: float = 1.96) -> tuple[float, float]:
+    """Return Wilson's 95 % interval of a share."""
+    share, spread = hits / trials, z * z / trials
+    centre = (share + spread / 2) / (1 + spread)
+    width = z * sqrt(share * (1 - share) / trials + spread / (4 * trials)) / (1 + spread)
+    return centre - width, centre + width
+
+
+def find_target(name: str) -> tuple[list[Path], list[str]]:
+    """Return the modules of a target, or one module of a target, and the files of its tests."""
+    of = next((each for each, (parts, _) in TARGETS.items() if name == each or name.startswith(tuple(parts))), None)
+    if of is None:
+        sys.exit(f"modules: expected some of {', '.join(TARGETS)}, or a file of one of them, got {name!r}")
+    parts, tests = TARGETS[of]
+    modules = [SOURCE / part for part in (parts if name == of else [name])]
+    files = [file for each in modules for file in _files(each, "*.py")]
+    known = [file for each in tests for file in _files(ROOT / "tests" / each, "test_*.py")]
+    return [file for file in files if file.name != "__init__.py"], [str(file.relative_to(ROOT)) for file in known]
+
+
+def _files(path: Path, pattern: str) -> list[Path]:
+    return sorted(path.rglob(pattern)) if path.is_dir() else [path]
 
 
 def _without_annotations(source: str) -> str:
@@ -133,13 +205,15 @@ def _without_annotations(source: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("modules", nargs="*", help=f"of {', '.join(TESTS)}; all unless given")
-    parser.add_argument("--mutants", type=int, default=40, help="how many to test of each module")
+    parser.add_argument("targets", nargs="*", help=f"of {', '.join(TARGETS)}, or files of them; all unless given")
+    parser.add_argument("--mutants", type=int, default=40, help="how many to test of each target")
     options = parser.parse_args()
     os.chdir(ROOT)
     for module in SHARED:
         importlib.import_module(module)
-    print(f"{sum(check(name, options.mutants) for name in options.modules or TESTS)} mutants survived in all")
+    rows = [check(name, *find_target(name), options.mutants) for name in options.targets or TARGETS]
+    print("\n| target | modules | points | mutants tried | killed | 95 % interval |")
+    print("| --- | --: | --: | --: | --: | --- |", *rows, sep="\n")
 
 
 if __name__ == "__main__":

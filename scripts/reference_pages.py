@@ -73,7 +73,8 @@ Parameter = tuple[inspect.Parameter, Any, ParameterInfo]
 
 
 def split_hint(hint: Any) -> tuple[Any, ParameterInfo]:
-    kind_, info = get_args(hint)
+    # Python 3.10 puts the annotation of a parameter whose default is None into an Optional.
+    kind_, info = get_args(get_args(hint)[0] if get_origin(hint) is Union else hint)
     return kind_, info
 
 

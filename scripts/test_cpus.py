@@ -56,23 +56,26 @@ SETTINGS: dict[str, dict[str, str]] = {
     "MKL compatible": {"MKL_CBWR": "COMPATIBLE"} | threads(1),
 }
 PACKAGES = ("losses", "metrics", "estimators", "pairs", "models")
-MODULES = ("lists", "ranks", "sorting", "surrogates", "gains")
+MODULES = ("lists", "ranks", "sorting", "surrogates")
 NUMERIC = [
     *(f"tests/{name}" for name in (*PACKAGES, "sklearn_estimators")),
-    *(f"tests/test_{name}.py" for name in MODULES),
+    *(f"tests/test_{name}.py" for name in (*MODULES, "gains")),
     *(f"src/rankwise/{name}" for name in (*PACKAGES, "sklearn")),
-    *(f"src/rankwise/{name}.py" for name in (*MODULES, "positives")),
+    *(f"src/rankwise/{name}.py" for name in MODULES),
 ]
-# Those that compare what went through tiles, chunks, a compiler, another order or a training.
+# Those that compare what went through tiles, chunks, another order or a training.
 FRAGILE = [
     "tests/losses/test_similarity.py",
     "tests/losses/test_similarity_lists.py",
-    "tests/losses/test_ndcg_baselines.py",
+    "tests/losses/test_ndcg_baselines.py::test_value_and_gradient_are_those_of_the_definition",
+    "tests/losses/test_ndcg_baselines.py::test_following_the_gradient_sorts_the_lists",
     "tests/metrics/test_compare.py",
     "tests/metrics/test_retrieval.py",
     "tests/models/test_chunks.py",
     "tests/models/test_recommenders.py",
-    "tests/sklearn_estimators/test_rankers.py",
+    "tests/sklearn_estimators/test_classifier.py::test_partial_fit_goes_on_and_forgets_nothing",
+    "tests/sklearn_estimators/test_rankers.py::test_query_ids_may_be_words_in_any_order",
+    "tests/sklearn_estimators/test_rankers.py::test_weight_zero_is_absence",
 ]
 # One operation of each library, of numbers that no library has rounded.
 PROBE = """

@@ -1,7 +1,8 @@
 """Count words that the style of this project avoids, in src: `python scripts/words.py [FOLDER ...]`.
 
-Docstrings begin with a verb or name the thing, not with What, Which, Whether, How or Where. An index, slot, rank or
-device is not called a place, and results are not called found. See docs/glossary.md.
+Docstrings of functions begin with a verb, those of classes and modules may name the thing; none begins with What,
+Which, Whether, How or Where. An index, slot, rank or device is not called a place, and results are not called found.
+See docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -17,7 +18,112 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 OPENING = re.compile(r"(What|Which|Whether|How|Where)\b")
-PHRASES = re.compile(r"\b(stands? for|the ways|brings? into order)\b", re.IGNORECASE)
+PHRASES = re.compile(
+    r"\b(stands? for|the ways|brings? into order|as good as absent|hopeless|reckon(s|ed)? with|hands? out|"
+    r"(takes?|taking) note of|at no cost|again and again|gone over|give or take|next to nothing|a kind of which|"
+    r"of strangers)\b",
+    re.IGNORECASE,
+)
+# Docstrings of functions begin with one of these.
+VERBS = frozenset(
+    [
+        "add",
+        "allocate",
+        "append",
+        "apply",
+        "assign",
+        "average",
+        "build",
+        "calibrate",
+        "call",
+        "check",
+        "choose",
+        "clamp",
+        "collect",
+        "compare",
+        "compute",
+        "concatenate",
+        "convert",
+        "count",
+        "create",
+        "cut",
+        "decide",
+        "describe",
+        "detect",
+        "divide",
+        "draw",
+        "drop",
+        "encode",
+        "evaluate",
+        "export",
+        "fill",
+        "find",
+        "fit",
+        "format",
+        "gather",
+        "go",
+        "group",
+        "hash",
+        "infer",
+        "insert",
+        "inspect",
+        "integrate",
+        "keep",
+        "learn",
+        "leave",
+        "list",
+        "load",
+        "log",
+        "look",
+        "make",
+        "match",
+        "measure",
+        "merge",
+        "minimise",
+        "move",
+        "multiply",
+        "name",
+        "normalise",
+        "note",
+        "number",
+        "open",
+        "pad",
+        "parse",
+        "print",
+        "probe",
+        "raise",
+        "rank",
+        "read",
+        "recommend",
+        "record",
+        "reduce",
+        "refuse",
+        "repeat",
+        "replace",
+        "resize",
+        "return",
+        "run",
+        "save",
+        "say",
+        "scale",
+        "score",
+        "set",
+        "shift",
+        "show",
+        "sort",
+        "split",
+        "sum",
+        "suppress",
+        "take",
+        "train",
+        "turn",
+        "update",
+        "warn",
+        "wrap",
+        "write",
+        "yield",
+    ]
+)
 PLACE = re.compile(r"(?<!\bin )(?<!\btakes )(?<!\btake )\bplaces?\b", re.IGNORECASE)
 NAMES = {"found", "place", "places"}
 
@@ -26,6 +132,7 @@ class Use(NamedTuple):
     path: Path
     line: int
     text: str
+    of_function: bool = False
 
 
 def docstrings(paths: list[Path]) -> Iterator[Use]:
@@ -35,12 +142,20 @@ def docstrings(paths: list[Path]) -> Iterator[Use]:
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 text = ast.get_docstring(node)
                 if text is not None:
-                    yield Use(path, getattr(node, "lineno", 1), text)
+                    of_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+                    yield Use(path, getattr(node, "lineno", 1), text, of_function)
 
 
 def questions(paths: list[Path]) -> list[Use]:
     """Return the docstrings that begin like a question."""
     return [use for use in docstrings(paths) if OPENING.match(use.text)]
+
+
+def without_verb(paths: list[Path]) -> list[Use]:
+    """Return the docstrings of functions that do not begin with a verb."""
+    return [
+        use for use in docstrings(paths) if use.of_function and use.text.split()[0].rstrip(",").lower() not in VERBS
+    ]
 
 
 def avoided(paths: list[Path]) -> list[Use]:
@@ -66,10 +181,13 @@ def files(paths: list[Path]) -> Iterator[Path]:
 def main(arguments: list[str]) -> None:
     paths = [Path(each) for each in arguments] or [ROOT / "src"]
     count = sum(1 for _ in docstrings(paths))
-    asked, words = questions(paths), avoided(paths)
-    for use in (*asked, *words):
+    asked, nouns, words = questions(paths), without_verb(paths), avoided(paths)
+    for use in (*asked, *nouns, *words):
         print(f"{use.path}:{use.line}: {use.text.splitlines()[0]}")
-    print(f"{len(asked)} of {count} docstrings begin like a question; {len(words)} words to avoid")
+    print(
+        f"{len(asked)} of {count} docstrings begin like a question, {len(nouns)} of functions without a verb; "
+        f"{len(words)} words to avoid"
+    )
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from rankwise.gains import describe_gain, gain_function
+from rankwise.surrogates import describe_gain, gain_function
 
 
 @pytest.mark.parametrize(

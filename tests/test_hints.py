@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import runpy
 import subprocess
 import sys
@@ -12,7 +13,10 @@ import pytest
 import torch
 
 import rankwise as rw
+from rankwise.cli import main
 from rankwise.losses import create_loss
+from workers.patience import PATIENCE
+from workers.processes import Program
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -55,10 +59,24 @@ def test_examples_without_arguments_say_how_they_are_called(name, monkeypatch):
         runpy.run_path(str(EXAMPLES / name), run_name="__main__")
 
 
-@pytest.mark.parametrize("arguments", [["list"], ["--help"], ["list", "losses", "--json"]])
+def write_to_a_closed_pipe(arguments):
+    reader, writer = os.pipe()
+    os.dup2(writer, sys.stdout.fileno())
+    os.close(reader)
+    return main(arguments)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["list", "losses", "--json"]])
 def test_a_reader_that_stops_early_is_no_failure(arguments):
+    program = Program(write_to_a_closed_pipe, arguments)
+    _, said = program.communicate(timeout=PATIENCE)
+    assert said == ""
+    assert program.returncode == 0
+
+
+def test_nothing_is_said_when_python_ends_after_its_reader():
     with subprocess.Popen(
-        [sys.executable, "-m", "rankwise", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "rankwise", "list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as program:
         program.stdout.close()  # as `| head` does
         said = program.stderr.read()

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from rankwise.lists import pack
-from rankwise.positives import Positives
-from rankwise.ranks import RankedLists, rank
+from rankwise.ranks import Positives, RankedLists, rank
 
 
 def random_lists(seed=0, *, tied=True):

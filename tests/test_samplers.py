@@ -53,6 +53,7 @@ EXAMPLES: dict[str, list[tuple[Any, dict[str, Any]]]] = {
         (GRADES, {"query_ids": QUERIES, "queries": 3, "without_relevant": "keep"}),
         (GRADES, {"query_ids": QUERIES, "queries": 4, "relevant": 1, "irrelevant": 40, "batches": 5}),
         (GRADES, {"query_ids": QUERIES, "queries": 3, "irrelevant": 4, "drop_last": True}),
+        (GRADES, {"query_ids": QUERIES, "queries": 3, "longest": 3}),
     ],
 }
 

@@ -73,6 +73,10 @@ def loaded(kind, name, state, **options):
     return thing
 
 
+# A used one serves every test: `check` compares its state before and after.
+original = cache(build)
+
+
 @cache
 def expected(kind, name, use):
     """What the next steps give when nothing is saved."""
@@ -137,7 +141,7 @@ def test_a_copy_of_an_estimator_scores_as_the_original(name, way, use):
 @pytest.mark.parametrize("way", slow(COPIES, ["pickle", "deepcopy", "torch.save"]))
 @pytest.mark.parametrize("kind, name", EVERYTHING)
 def test_a_copy_goes_on_as_the_original(kind, name, way, use):
-    thing = build(kind, name, use)
+    thing = original(kind, name, use)
     check(kind, name, use, thing, COPIES[way](thing))
 
 
@@ -145,14 +149,14 @@ def test_a_copy_goes_on_as_the_original(kind, name, way, use):
 @pytest.mark.parametrize("way", slow(STATES, ["torch.save"]))
 @pytest.mark.parametrize("kind, name", WITH_STATE_DICT)
 def test_a_loaded_state_goes_on_as_the_original(kind, name, way, use):
-    thing = build(kind, name, use)
+    thing = original(kind, name, use)
     check(kind, name, use, thing, loaded(kind, name, STATES[way](thing.state_dict())))
 
 
 @uses
 @pytest.mark.parametrize("kind, name", OF_TENSORS)
 def test_a_state_in_safetensors_goes_on_as_the_original(kind, name, use):
-    thing = build(kind, name, use)
+    thing = original(kind, name, use)
     state = safetensors.torch.load(safetensors.torch.save(thing.state_dict()))
     check(kind, name, use, thing, loaded(kind, name, state))
 
@@ -161,7 +165,7 @@ def test_a_state_in_safetensors_goes_on_as_the_original(kind, name, use):
 @pytest.mark.parametrize("use", USE)
 @pytest.mark.parametrize("kind, name", OF_TENSORS)
 def test_a_state_loaded_without_strictness_goes_on_as_the_original(kind, name, use):
-    thing = build(kind, name, use)
+    thing = original(kind, name, use)
     check(kind, name, use, thing, loaded(kind, name, thing.state_dict(), strict=False))
 
 

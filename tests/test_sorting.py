@@ -18,8 +18,8 @@ def test_order_and_ties_are_those_of_a_stable_sort(shape, dtype):
     assert torch.equal(argsort(values), torch.argsort(values, dim=-1, stable=True))
     falling = Descending(values)
     order = torch.argsort(values, dim=-1, stable=True, descending=True)
-    assert torch.equal(falling.places(), order)
-    assert torch.equal(falling.places(3), order[..., :3])
+    assert torch.equal(falling.indices(), order)
+    assert torch.equal(falling.indices(3), order[..., :3])
     ordered = values.gather(-1, order)
     assert torch.equal(falling.joins, ordered[..., 1:] == ordered[..., :-1])
 
@@ -28,7 +28,7 @@ def test_what_is_masked_comes_last():
     values, mask = torch.tensor([[1.0, 5.0, 3.0, 3.0]]), torch.tensor([[True, False, True, True]])
     assert argsort(values, mask).tolist() == [[0, 2, 3, 1]]
     falling = Descending(values, mask)
-    assert falling.places().tolist() == [[2, 3, 0, 1]]
+    assert falling.indices().tolist() == [[2, 3, 0, 1]]
     assert falling.joins[:, :2].tolist() == [[True, False]]
 
 

@@ -1,88 +1,107 @@
-"""Checks of what a caller passes in. Each error names the argument, what was expected and what came."""
+"""Check arguments, and run functions under the modes and devices of torch.
+
+Each error names the argument, what was expected and what came.
+"""
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from typing import NoReturn
+from functools import partial
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from rankwise.registry import nearest
 
 __all__ = [
+    "ExactModule",
     "check_choice",
     "check_count",
     "check_finite",
     "check_ids",
     "check_k",
     "check_labels",
+    "check_later",
     "check_moved",
     "check_positive",
+    "check_range",
     "check_same_shape",
     "check_share",
     "check_tensor",
+    "deferred_checks",
+    "first_order_only",
+    "full_precision",
     "has_single_items",
-    "one_reading",
-    "open_findings",
+    "outside_graphs",
+    "outside_inference_mode",
+    "pending_checks",
     "refuse_single_items",
-    "settle",
-    "when",
+    "run_deferred_checks",
+    "send",
+    "wide_dtype",
+    "widen",
+    "with_float64",
 ]
 
-# Findings on an accelerator that the host has yet to read, and what to do if they are true; None: each is read at once.
-_FINDINGS: ContextVar[list[tuple[Tensor, Callable[[], None]]] | None] = ContextVar("findings", default=None)
+# Conditions on an accelerator that the host has yet to read, each with the action if it is true. None outside of
+# `deferred_checks`: the host reads each condition at once.
+_PENDING: ContextVar[list[tuple[Tensor, Callable[[], None]]] | None] = ContextVar("pending", default=None)
 
 
 @contextmanager
-def one_reading() -> Iterator[None]:
-    """Read what checks find on an accelerator together, by `settle()` or at the end: the host waits for it once."""
-    if _FINDINGS.get() is not None:
+def deferred_checks() -> Iterator[None]:
+    """Collect the checks of tensors on an accelerator, so that the host synchronises once for all of them.
+
+    They run at the end of the context, or earlier by `run_deferred_checks()`.
+    """
+    if _PENDING.get() is not None:
         yield
         return
-    token = _FINDINGS.set([])
+    token = _PENDING.set([])
     try:
         yield
-        settle()
+        run_deferred_checks()
     finally:
-        _FINDINGS.reset(token)
+        _PENDING.reset(token)
 
 
-def open_findings() -> object:
-    """Return the conditions that wait to be read from the device, or None outside of `one_reading`."""
-    return _FINDINGS.get()
+def pending_checks() -> object:
+    """Return the list of checks that the host has yet to read, or None outside of `deferred_checks`."""
+    return _PENDING.get()
 
 
-def when(condition: Tensor, act: Callable[[], None]) -> None:
-    """Call `act` if the boolean `condition` is true: at once on the CPU, else when the findings are read."""
-    findings = _FINDINGS.get()
-    if findings is not None and condition.device.type != "cpu":
-        findings.append((condition, act))
+def check_later(condition: Tensor, action: Callable[[], None]) -> None:
+    """Call `action` if the boolean `condition` is true: at once on the CPU, else with the deferred checks."""
+    pending = _PENDING.get()
+    if pending is not None and condition.device.type != "cpu":
+        pending.append((condition, action))
     elif bool(condition):
-        act()
+        action()
 
 
-def settle() -> None:
-    """Read the findings so far and act on those that are true, in their order; before any state is written."""
-    findings = _FINDINGS.get()
-    if findings:
-        acts = [act for _, act in findings]
-        true = torch.stack([holds for holds, _ in findings]).tolist()
-        findings.clear()
-        for act, holds in zip(acts, true, strict=True):
-            if holds:
-                act()
+def run_deferred_checks() -> None:
+    """Run the checks collected so far, in their order. Call this before any state is written."""
+    pending = _PENDING.get()
+    if pending:
+        actions = [action for _, action in pending]
+        values = torch.stack([condition for condition, _ in pending]).tolist()
+        pending.clear()
+        for action, value in zip(actions, values, strict=True):
+            if value:
+                action()
 
 
 def check_tensor(name: str, value: object) -> Tensor:
-    """Return `value` as a tensor; arrays and lists are accepted, other things are not, nor is anything in torch.func.
+    """Return a tensor, an array or a list as a tensor; refuse other types, and any call inside torch.func.
 
-    Arrays keep their precision, and Python's floats their double precision. What is packed and chosen by the values of
-    tensors cannot be mapped over them by torch.func, and state written there would hold tensors of the transform.
+    Arrays keep their dtype, and Python floats become float64. Packing depends on tensor values, which torch.func cannot
+    trace, and state written inside a transform would hold the tensors of that transform.
     """
     if torch._C._are_functorch_transforms_active():
         raise RuntimeError(
@@ -94,9 +113,9 @@ def check_tensor(name: str, value: object) -> Tensor:
     try:
         if hasattr(value, "__array__"):
             array = np.asarray(value)
-            # Torch takes arrays that it may write to, and whose rows do not run backwards.
-            plain = array.flags.writeable and all(stride >= 0 for stride in array.strides)
-            return torch.from_numpy(array if plain else array.copy())
+            # torch.from_numpy supports writable arrays without negative strides only.
+            supported = array.flags.writeable and all(stride >= 0 for stride in array.strides)
+            return torch.from_numpy(array if supported else array.copy())
         tensor = torch.as_tensor(value)
         return torch.as_tensor(value, dtype=torch.float64) if tensor.is_floating_point() else tensor
     except (TypeError, ValueError, RuntimeError):
@@ -104,10 +123,10 @@ def check_tensor(name: str, value: object) -> Tensor:
 
 
 def check_finite(name: str, values: Tensor, mask: Tensor | None = None) -> None:
-    """Refuse NaN and infinities among the items that count."""
+    """Refuse NaN and infinite values; masked items may hold any."""
     if not values.is_floating_point():
         return
-    # A sum is finite only if every term is; overflow of a finite sum is sorted out by the slow path below.
+    # A sum is finite only if every term is. If finite terms overflow, the slow path below decides.
     wide = torch.float64 if values.dtype == torch.float64 else torch.float32
     if mask is None and values.device.type == "cpu" and math.isfinite(values.detach().sum(dtype=wide).item()):
         return
@@ -123,7 +142,7 @@ def check_finite(name: str, values: Tensor, mask: Tensor | None = None) -> None:
             f"{name}: expected finite numbers, got {count} NaN or infinite of {values.numel()}, first at {where}"
         )
 
-    when(bad.any(), refuse)
+    check_later(bad.any(), refuse)
 
 
 def check_same_shape(name: str, value: Tensor, like: str, shape: Iterable[int]) -> None:
@@ -141,12 +160,12 @@ def check_moved(state: Tensor, device: torch.device) -> None:
 
 
 def has_single_items(scores: Tensor, mask: object, lists: str = "rows") -> bool:
-    """Return whether (N, 1) scores hold N lists of one item each, and no mask says that this is meant."""
+    """Return whether scores of shape (N, 1) came without a mask, which confirms that lists have one item."""
     return scores.ndim == 2 and lists == "rows" and mask is None and len(scores) > 1 and scores.shape[1] == 1
 
 
 def refuse_single_items(scores: Tensor, why: str) -> NoReturn:
-    """Raise the error for scores that `has_single_items` finds."""
+    """Raise the error for scores for which `has_single_items` is true."""
     raise ValueError(
         f"scores: expected lists of several items, got shape {tuple(scores.shape)}: {len(scores)} lists of one item "
         f"each, {why}; pass scores.flatten() and labels.flatten() (one list), with query_ids= if there are several "
@@ -155,7 +174,7 @@ def refuse_single_items(scores: Tensor, why: str) -> NoReturn:
 
 
 def check_labels(labels: Tensor, kind: str, mask: Tensor | None = None) -> None:
-    """Labels must be 0 or 1 (`kind="binary"`), or finite and not negative (`kind="grades"`)."""
+    """Refuse labels other than 0 and 1 (`kind="binary"`), or negative and infinite ones (`kind="grades"`)."""
     if labels.dtype == torch.bool:
         return
     if labels.is_complex():
@@ -176,7 +195,7 @@ def check_labels(labels: Tensor, kind: str, mask: Tensor | None = None) -> None:
             hint = "; of several classes choose the positive one: labels == c; grades need a threshold: labels > 0"
         raise ValueError(f"labels: expected {expected}, got {first:g} ({int(wrong.sum())} of {labels.numel()}){hint}")
 
-    when(wrong.any(), refuse)
+    check_later(wrong.any(), refuse)
 
 
 def _surely_right(labels: Tensor, kind: str) -> bool:
@@ -188,7 +207,7 @@ def _surely_right(labels: Tensor, kind: str) -> bool:
 
 
 def check_ids(name: str, ids: object) -> Tensor:
-    """Ids are integers of any size and sign; floats and booleans are refused rather than rounded."""
+    """Return ids as int64. Integers of any size and sign are valid; floats and booleans are refused, not rounded."""
     tensor = check_tensor(name, ids)
     if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
         raise TypeError(f"{name}: expected integers (int64), got {tensor.dtype}")
@@ -206,7 +225,7 @@ def check_k(k: int | None) -> int | None:
 
 
 def check_count(name: str, value: int, *, least: int = 1) -> int:
-    """A whole number of at least `least`."""
+    """Return `value` as an int; refuse all but whole numbers of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name}: expected a whole number of at least {least}, got {value!r}")
     if value < least:
@@ -215,7 +234,7 @@ def check_count(name: str, value: int, *, least: int = 1) -> int:
 
 
 def check_share(name: str, value: float, *, open_end: bool = True) -> float:
-    """A number strictly between 0 and 1 (`open_end=False` admits 1)."""
+    """Return `value` as a float; refuse numbers outside (0, 1), or outside (0, 1] with `open_end=False`."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name}: expected a number between 0 and 1, got {value!r}")
     if not (0 < value < 1 or (value == 1 and not open_end)):
@@ -231,9 +250,137 @@ def check_positive(name: str, value: float, *, zero: bool = False) -> float:
     return float(value)
 
 
+def check_range(name: str, value: object) -> tuple[float, float]:
+    """Return the ends of a range of finite width, the lower one first."""
+    ends = check_tensor(name, value).flatten().tolist()
+    if len(ends) != 2 or not ends[0] < ends[1] or ends[1] - ends[0] == float("inf"):
+        raise ValueError(f"{name}: expected the lowest and the highest score, got {value!r}")
+    return float(ends[0]), float(ends[1])
+
+
 def check_choice(name: str, value: str, choices: Iterable[str]) -> str:
-    """One of a few words."""
+    """Return `value`; refuse words that are not among the choices, and name the nearest choice."""
     choices = tuple(choices)
     if value not in choices:
         raise ValueError(f"{name}: unknown word {value!r}{nearest(str(value), choices)}")
     return value
+
+
+def first_order_only(values: Tensor, name: str, reason: str) -> Tensor:
+    """Return `values` with a hook that raises an error in a backward pass with `create_graph=True`.
+
+    Some gradients treat as constant what depends on the scores (moving averages, weights, thresholds), or are no
+    derivatives at all. Autograd would differentiate them as they are, and return a wrong second derivative.
+
+    Args:
+        values: any tensor between the scores and the value of the loss in the graph.
+        name: the name of the loss; reason: the end of the error message.
+
+    Example:
+        >>> scores = torch.tensor([1.0, 2.0], requires_grad=True)
+        >>> values = first_order_only(scores.square(), "MyLoss", "its weights are held fixed")
+        >>> torch.autograd.grad(values.sum(), scores)
+        (tensor([2., 4.]),)
+    """
+    if values.requires_grad:
+        values.register_hook(partial(_refuse_second_derivatives, name, reason))
+    return values
+
+
+def _refuse_second_derivatives(name: str, reason: str, gradient: Tensor) -> None:
+    if torch.is_grad_enabled():
+        raise RuntimeError(f"{name}: second derivatives (create_graph=True) are not supported, because {reason}")
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+HALF = (torch.float16, torch.bfloat16)
+# Device types without float64.
+_WITHOUT_FLOAT64 = {"mps"}
+
+
+def wide_dtype(device: torch.device) -> torch.dtype:
+    """Return float64, or float32 on a device without it."""
+    return torch.float32 if device.type in _WITHOUT_FLOAT64 else torch.float64
+
+
+def widen(values: Tensor) -> Tensor:
+    """Return the values in float64, or in float32 on a device without it."""
+    return values.to(wide_dtype(values.device))
+
+
+def send(values: Tensor, device: torch.device) -> Tensor:
+    """Return the values on a device. A copy to an accelerator does not block the host."""
+    return values.to(device, non_blocking=device.type != "cpu")
+
+
+def with_float64(values: Tensor) -> Tensor:
+    """Return the values on their own device if it has float64, else on the CPU."""
+    return values.cpu() if values.device.type in _WITHOUT_FLOAT64 else values
+
+
+class ExactModule(nn.Module):
+    """Module whose buffers keep their dtype under `half()` and `bfloat16()`.
+
+    In half precision, updates of a moving average would round to nothing. On a device without float64 the buffers are
+    float32.
+    """
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        def move(values: Tensor) -> Tensor:
+            try:
+                moved = fn(values)
+            except TypeError:
+                if values.dtype != torch.float64:
+                    raise
+                moved = fn(values.float())
+            return values.to(moved.device) if moved.dtype in HALF else moved
+
+        return super()._apply(move, recurse)  # type: ignore[no-untyped-call]
+
+
+def full_precision(device_type: str) -> AbstractContextManager[object]:
+    """Return a context that disables autocast, or does nothing if autocast is not enabled."""
+    if torch.is_autocast_enabled(device_type):
+        return torch.autocast(device_type, enabled=False)
+    return nullcontext()
+
+
+def outside_graphs(function: Callable[P, R]) -> Callable[P, R]:
+    """Wrap a function so that torch.compile runs it eagerly, with one graph break before and one after it.
+
+    A loss checks its input, packs lists by their lengths and chooses methods by tensor values. Traced, each of these
+    would break the graph, into dozens of small graphs.
+    """
+
+    @functools.wraps(function)
+    def call(*arguments: P.args, **options: P.kwargs) -> R:
+        if torch.compiler.is_compiling():
+            # As a decorator, torch.compiler.disable would load the compiler with `import rankwise`.
+            run: Callable[P, R] = torch.compiler.disable(function)
+            return run(*arguments, **options)
+        return function(*arguments, **options)
+
+    return call
+
+
+def outside_inference_mode(function: Callable[P, R]) -> Callable[P, R]:
+    """Wrap a function that writes state so that it leaves `torch.inference_mode()`, without gradients.
+
+    Tensors created in that mode can be neither updated in place nor used in autograd after it.
+    """
+
+    @functools.wraps(function)
+    def call(*arguments: P.args, **options: P.kwargs) -> R:
+        if not torch.is_inference_mode_enabled():
+            return function(*arguments, **options)
+        with torch.inference_mode(False), torch.no_grad():
+            named = {name: _normal(value) for name, value in options.items()}
+            return function(*map(_normal, arguments), **named)
+
+    return call
+
+
+def _normal(value: Any) -> Any:
+    return value.clone() if isinstance(value, Tensor) and value.is_inference() else value

@@ -25,13 +25,13 @@ def renamed_attributes(module: str, new_names: Mapping[str, str], *, removed_in:
         removed_in: the version in which the old names are removed.
 
     Example:
-        >>> __getattr__ = renamed_attributes("rankwise.gains", {"EXP_GAIN": "rankwise.gains.GAINS"}, removed_in="0.3")
+        >>> __getattr__ = renamed_attributes("rankwise.lists", {"squeeze": "rankwise.lists.compact"}, removed_in="0.3")
         >>> with warnings.catch_warnings(record=True) as caught:
         ...     warnings.simplefilter("always")
-        ...     __getattr__("EXP_GAIN") is import_module("rankwise.gains").GAINS
+        ...     __getattr__("squeeze") is import_module("rankwise.lists").compact
         True
         >>> print(caught[0].message)
-        rankwise.gains.EXP_GAIN is deprecated and will be removed in rankwise 0.3; use rankwise.gains.GAINS
+        rankwise.lists.squeeze is deprecated and will be removed in rankwise 0.3; use rankwise.lists.compact
     """
 
     def find(name: str) -> object:

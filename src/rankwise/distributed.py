@@ -1,4 +1,4 @@
-"""Gathering a batch across processes, with gradients. Whether there are any is asked at every call."""
+"""Gather a batch across processes, with gradients. Each call checks whether a process group is set up."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from torch import Tensor
 
 __all__ = ["gather_inputs", "gather_rows", "list_owners", "own_share", "raise_everywhere", "world_size"]
 
-# By name, a tensor or None.
+# Tensors, or None, by argument name.
 Inputs = Mapping[str, Any]
 
 _DTYPES = (
     *(torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128, torch.bool),
     *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32, torch.uint64),
 )
-# What a rank says of a tensor before it sends it: its dtype, the number of its axes, and their lengths.
+# A header describes the tensor of a rank before it is gathered: its dtype, number of axes, and their lengths.
 _AXES = 6
 _ABSENT = [-1] + [0] * (1 + _AXES)
 _FAILED = [-2] + [0] * (1 + _AXES)
@@ -29,17 +29,16 @@ _ERRORS = {error.__name__: error for error in (TypeError, ValueError, RuntimeErr
 
 
 def world_size() -> int:
-    """The number of processes that train together; 1 when no process group is set up."""
+    """Return the number of processes of the process group; 1 if none is set up."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 def gather_rows(tensor: Tensor) -> Tensor:
-    """The tensors of all ranks joined along the first axis, in the order of the ranks.
+    """Concatenate the tensors of all ranks along the first axis, in the order of the ranks.
 
-    Ranks may hold different numbers of rows, none included; the other axes are padded with zeros (False) to the
-    longest. Every rank computes the same loss from the result, and data-parallel training averages the gradients of
-    the ranks; so the gradient handed back to a rank is its own part times the number of ranks, which makes that average
-    the gradient of the loss.
+    Ranks may hold different numbers of rows, including 0; the other axes are padded with zeros (False) to the longest.
+    Every rank computes the same loss from the result, and DDP averages the gradients of the ranks. So the backward pass
+    returns a rank's own part of the gradient times the number of ranks: that average is then the gradient of the loss.
     """
     if world_size() == 1:
         return tensor
@@ -48,14 +47,14 @@ def gather_rows(tensor: Tensor) -> Tensor:
 
 
 def gather_inputs(prepare: Callable[[], Inputs], *, pad: bool = True) -> dict[str, Any]:
-    """Return what `prepare` returns on all ranks, each tensor joined as by `gather_rows`.
+    """Gather the tensors that `prepare` returns on all ranks, each as by `gather_rows`.
 
-    What the ranks pass is compared before any of it is gathered. If a tensor is there on some ranks only, or of unlike
-    dtypes or numbers of axes, or if `prepare` raises on any rank, every rank raises the same error.
+    The ranks compare their inputs before any of them is gathered. If a tensor is given on some ranks only, if dtypes or
+    numbers of axes differ, or if `prepare` raises on any rank, every rank raises the same error.
 
     Args:
-        prepare: checks the inputs of its rank, and returns them by name; None where an input is not given.
-        pad: whether the other axes are padded to the longest; otherwise unlike ones are refused.
+        prepare: checks the inputs of its rank, and returns them by name; None for an input that is not given.
+        pad: whether the other axes are padded to the longest; otherwise different lengths are refused.
     """
     if world_size() == 1:
         return dict(prepare())
@@ -88,14 +87,14 @@ def list_owners(ids: NDArray[np.int64], ranks: int) -> NDArray[np.int64]:
 
 
 def own_share(rows: Tensor) -> Tensor:
-    """The rows this process takes when all ranks split them: one piece each, which `gather_rows` joins again."""
+    """Return this rank's part of rows split among all ranks; `gather_rows` concatenates the parts again."""
     if world_size() == 1:
         return rows
     return rows.tensor_split(world_size())[dist.get_rank()]
 
 
 def _gather_headers(tensors: Inputs, failure: Exception | None) -> list[list[list[int]]]:
-    """Return the headers that each rank gives of its inputs; those of a rank that failed say so."""
+    """Return the headers of the inputs of each rank; a rank that failed sends the header `_FAILED`."""
     own = [_header(tensor) for tensor in tensors.values()] if failure is None else [_FAILED]
     own += [_ABSENT] * (_MOST_INPUTS - len(own))
     devices = [tensor.device for tensor in tensors.values() if tensor is not None]
@@ -118,11 +117,11 @@ def _shape(header: list[int]) -> list[int]:
 
 def raise_everywhere(failure: Exception | None) -> None:
     """Raise the error of the first rank that failed."""
-    said: list[Any] = [None] * world_size()
-    dist.all_gather_object(said, None if failure is None else (_kind(failure), str(failure)))
-    for rank, what in enumerate(said):
-        if what is not None:
-            raise _ERRORS[what[0]](f"rank {rank}: {what[1]}") from failure
+    errors: list[Any] = [None] * world_size()
+    dist.all_gather_object(errors, None if failure is None else (_kind(failure), str(failure)))
+    for rank, error in enumerate(errors):
+        if error is not None:
+            raise _ERRORS[error[0]](f"rank {rank}: {error[1]}") from failure
 
 
 def _kind(failure: Exception) -> str:
@@ -130,13 +129,13 @@ def _kind(failure: Exception) -> str:
 
 
 def _check_alike(name: str, headers: list[list[int]], pad: bool) -> None:
-    """Refuse headers of the ranks' inputs that do not fit together."""
+    """Refuse inputs that differ between the ranks in presence, dtype or number of axes."""
     first = headers[0]
     for rank, header in enumerate(headers):
         if (header == _ABSENT) != (first == _ABSENT):
-            there, absent = (rank, 0) if first == _ABSENT else (0, rank)
+            present, absent = (rank, 0) if first == _ABSENT else (0, rank)
             raise ValueError(
-                f"{name}: expected on every rank or on none, got None on rank {absent} but not on rank {there}"
+                f"{name}: expected on every rank or on none, got None on rank {absent} but not on rank {present}"
             )
         if header[0] != first[0]:
             dtypes = [str(_DTYPES[each[0]]).removeprefix("torch.") for each in (first, header)]
@@ -159,12 +158,12 @@ def _check_alike(name: str, headers: list[list[int]], pad: bool) -> None:
 class _GatherRows(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, tensor: Tensor, shapes: list[list[int]]) -> Tensor:
-        """`shapes` are those of the tensors of all ranks."""
+        """Gather the rows; `shapes` are those of the tensors of all ranks."""
         rows, rank = [shape[0] for shape in shapes], dist.get_rank()
         padded = tensor.new_zeros([max(lengths) for lengths in zip(*shapes, strict=True)])
         padded[tuple(slice(n) for n in tensor.shape)] = tensor.detach()
         parts = [torch.empty_like(padded) for _ in shapes]
-        if tensor.dtype == torch.bool:  # not every backend moves booleans
+        if tensor.dtype == torch.bool:  # not every backend gathers booleans
             bytes_of_parts = [part.to(torch.uint8) for part in parts]
             dist.all_gather(bytes_of_parts, padded.to(torch.uint8))
             parts = [part.to(torch.bool) for part in bytes_of_parts]

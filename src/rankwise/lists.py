@@ -1,8 +1,8 @@
-"""The one shape: Q lists of at most L items, as `scores[Q, L]`, `labels[Q, L]` and a boolean `mask[Q, L]`.
+"""Pack the input of losses and metrics into Q lists of at most L items: `scores`, `labels` and `mask`, each (Q, L).
 
-Whatever a caller passes (one list, padded lists, ragged lists with `query_ids`) is packed into that shape once.
-Ragged lists of very different lengths become a few blocks, each padded to at most twice the length of its
-shortest list, so that one long list does not blow up all the others.
+All forms of input (one list, padded lists, ragged lists with `query_ids`) are packed into that shape once. Ragged lists
+of very different lengths become a few blocks, each padded to at most twice the length of its shortest list, so that one
+long list does not widen all the others.
 """
 
 from __future__ import annotations
@@ -16,41 +16,56 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rankwise.checks import check_choice, check_finite, check_ids, check_same_shape, check_tensor, when
-from rankwise.modes import send, widen
+from rankwise.checks import (
+    check_choice,
+    check_finite,
+    check_ids,
+    check_later,
+    check_same_shape,
+    check_tensor,
+    send,
+    widen,
+)
 
 __all__ = [
     "EMPTY_POLICIES",
+    "ItemMask",
     "Lists",
     "PackedLists",
+    "Sides",
     "compact",
     "count",
+    "few_masked",
     "find_chosen",
     "pack",
     "reduce_lists",
+    "split_sides",
     "surely_all",
 ]
 
+# Masked items are written one by one if at most 1 of 16 elements is masked, and the block has at least 2^17 elements.
+_FEW, _MANY = 16, 2**17
+
 EMPTY_POLICIES = ("skip", "zero", "one", "error")
 
-# One padded block is kept as long as it holds at most this many slots per real item.
+# Ragged lists stay in one block while it has at most this many elements per item.
 _SLOTS_PER_ITEM = 2.0
 
 
 @dataclass(frozen=True)
 class Lists:
-    """Q lists of one block. Slots outside `mask` hold zeros and never count.
+    """Q lists of one block, padded to L items. Padding holds zeros and never counts.
 
     Attributes:
-        scores: (Q, L), labels: (Q, L), mask: (Q, L) boolean.
+        scores: (Q, L), labels: (Q, L), mask: (Q, L) boolean, False in the padding.
         weights: (Q, L) item weights, or None when every item counts once.
-        positions: (Q,) where each of these lists stands among all lists of the batch.
-        sample_ids: (Q, L) the ids of the items, or None.
-        previous_scores: (Q, L) the scores of the same items under the weights before the last step, or None.
+        positions: (Q,) index of each of these lists among all lists of the batch.
+        sample_ids: (Q, L) ids of the items, or None.
+        previous_scores: (Q, L) scores of the same items under the weights before the last step, or None.
         cosines: whether the scores are known to lie between -1 and 1.
-        size: (Q,) how many items each list holds; full: whether every slot holds one.
-        relevant: (Q, L) which items have label 1; positives: their indices (Q, A) and which of these count (Q, A),
-            see `find_chosen`.
+        size: (Q,) number of items of each list; full: whether there is no padding.
+        relevant: (Q, L) mask of the items of label 1; positives: their indices (Q, A) and the mask (Q, A) of these
+            indices, see `find_chosen`; negatives: mask of the items of label 0.
     """
 
     scores: Tensor
@@ -78,15 +93,19 @@ class Lists:
     def positives(self) -> tuple[Tensor, Tensor]:
         return find_chosen(self.relevant)
 
+    @cached_property
+    def negatives(self) -> ItemMask:
+        return ItemMask(self.mask ^ self.relevant)
+
 
 @dataclass(frozen=True)
 class PackedLists:
-    """All lists of a batch, as one or more blocks.
+    """Lists of a batch, in one or more blocks.
 
     Attributes:
         blocks: the lists, those of similar length together.
-        size: how many lists there are in all.
-        ids: (size,) the id of every list, or None when the lists have no identity beyond this batch.
+        size: number of lists in all blocks.
+        ids: (size,) id of every list, or None if no state is kept per list.
     """
 
     blocks: tuple[Lists, ...]
@@ -96,30 +115,30 @@ class PackedLists:
     _shape: tuple[int, ...] = ()
 
     def join(self, values: Sequence[Tensor]) -> Tensor:
-        """Per-list values of the blocks, (Q_b, ...) each, put together in the order of the lists: (size, ...)."""
+        """Concatenate the per-list values of the blocks, (Q_b, ...) each, in the order of the lists: (size, ...)."""
         if len(self.blocks) == 1:
             return values[0]
         order = torch.cat([block.positions for block in self.blocks])
         return torch.cat(list(values))[torch.argsort(order)]
 
     def map(self, per_block: Callable[[Lists], tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
-        """Apply a function of lists to every block and put each of its per-list results in the order of the lists."""
+        """Apply a function to every block, and join each of its per-list results in the order of the lists."""
         parts = [per_block(block) for block in self.blocks]
         return tuple(self.join(column) for column in zip(*parts, strict=True))
 
-    def of_block(self, values: Tensor, block: Lists) -> Tensor:
-        """Of per-list values (size, ...) in the order of the lists, those of one block."""
+    def select_block(self, values: Tensor, block: Lists) -> Tensor:
+        """Return the rows of per-list values (size, ...) that belong to the lists of one block."""
         return values if len(self.blocks) == 1 else values[block.positions]
 
     def column(self, values: Tensor | float, block: Lists) -> Tensor | float:
-        """Per-list values (size,) as a column (Q, 1) beside the items of one block; a number for all as it is."""
-        return self.of_block(values, block)[:, None] if isinstance(values, Tensor) else values
+        """Return per-list values (size,) as the column (Q, 1) of one block, to broadcast; return a number as it is."""
+        return self.select_block(values, block)[:, None] if isinstance(values, Tensor) else values
 
     def per_list(self, name: str, values: object) -> Tensor:
-        """What a caller says of whole lists, as (size,).
+        """Return an argument with one value per list as a tensor (size,).
 
-        For 2-D input that is one value per list, for a single list one value; for ragged input one value per
-        item (like `query_ids`), the same for all items of a list.
+        The argument has one value per list for 2-D input, and one value for a single list. For ragged input it has one
+        value per item (like `query_ids`), equal for all items of a list.
         """
         tensor = send(check_tensor(name, values), self.blocks[0].scores.device)
         if self._list_of_item is None:
@@ -146,17 +165,17 @@ def pack(
     previous_scores: object = None,
     lists: str = "rows",
 ) -> PackedLists:
-    """Pack what a caller passes into lists.
+    """Check the input of a loss or metric and pack it into lists.
 
     Args:
         scores: (N,) one list, or ragged lists when `query_ids` is (N,); or (Q, L) one list per row.
         labels: the shape of `scores`.
-        query_ids: which list each item belongs to, (N,) integers in any order; for 2-D scores the id of each
+        query_ids: id of the list that each item belongs to, (N,) integers in any order; for 2-D scores the id of each
             list, (Q,).
-        mask: the shape of `scores`, False where there is no item.
-        weights: the shape of `scores`, item weights of 0 or more; an item of weight 0 is as good as absent.
-        sample_ids: the shape of `scores`, which item each is: any integers.
-        previous_scores: the shape of `scores`, what the same items scored before the last step.
+        mask: the shape of `scores`, False in the padding.
+        weights: the shape of `scores`, item weights of 0 or more; an item of weight 0 is masked.
+        sample_ids: the shape of `scores`, ids of the items: any integers.
+        previous_scores: the shape of `scores`, scores of the same items under the weights before the last step.
         lists: "rows" takes (Q, L) as Q lists; "columns" takes (B, C) as C lists of B items, list c having the
             id c (the classes of a multi-label problem).
 
@@ -174,27 +193,27 @@ def pack(
         scores = _whole_numbers(scores)
     if scores.ndim not in (1, 2):
         raise ValueError(f"scores: expected 1 or 2 dimensions, got shape {tuple(scores.shape)}")
-    labels = _beside("labels", labels, scores)
-    weights = None if weights is None else _beside("weights", weights, scores)
-    mask = None if mask is None else _beside("mask", mask, scores)
+    labels = _like_scores("labels", labels, scores)
+    weights = None if weights is None else _like_scores("weights", weights, scores)
+    mask = None if mask is None else _like_scores("mask", mask, scores)
     if sample_ids is not None:
-        sample_ids = _beside("sample_ids", check_ids("sample_ids", sample_ids), scores)
+        sample_ids = _like_scores("sample_ids", check_ids("sample_ids", sample_ids), scores)
     if previous_scores is not None:
-        previous_scores = _beside("previous_scores", previous_scores, scores).to(scores.dtype)
+        previous_scores = _like_scores("previous_scores", previous_scores, scores).to(scores.dtype)
         check_finite("previous_scores", previous_scores, mask)
     if mask is not None:
         if mask.dtype != torch.bool:
             raise TypeError(f"mask: expected booleans, got {mask.dtype}")
         if mask.numel():
-            when(~mask.any(), _refuse_empty_mask)
+            check_later(~mask.any(), _refuse_empty_mask)
     check_finite("scores", scores, mask)
     if weights is not None:
         check_finite("weights", weights, mask)
-        when((weights < 0).any(), partial(_refuse_weights, weights))
+        check_later((weights < 0).any(), partial(_refuse_weights, weights))
         mask = weights > 0 if mask is None else mask & (weights > 0)
 
     items = _Items(scores, labels, mask, weights, sample_ids, previous_scores)
-    # One layout for all: sums then round alike, and searches need no copies of their own.
+    # Contiguous rows: sums then round alike for every input, and searchsorted makes no copies.
     if scores.ndim == 2 and lists == "columns":
         if query_ids is not None:
             raise ValueError('query_ids: expected None with lists="columns" (a column is its own id), got ids')
@@ -203,8 +222,8 @@ def pack(
     if query_ids is None:
         if scores.ndim == 2:
             return _one_block(items, None)
-        itself = torch.zeros(1, dtype=torch.int64, device=scores.device)
-        return _one_block(items.each(lambda t: t[None]), itself)
+        only_id = torch.zeros(1, dtype=torch.int64, device=scores.device)
+        return _one_block(items.each(lambda t: t[None]), only_id)
 
     ids = send(check_ids("query_ids", query_ids), scores.device)
     if scores.ndim == 2:
@@ -223,10 +242,10 @@ def _refuse_weights(weights: Tensor) -> None:
 
 
 def find_chosen(chosen: Tensor) -> tuple[Tensor, Tensor]:
-    """Return indices (Q, A) that include all `chosen` (Q, L) items, and which of them are chosen, (Q, A).
+    """Return indices (Q, A) that include all `chosen` (Q, L) items, and the mask (Q, A) of those that are chosen.
 
-    On the CPU those are the chosen items at the front, see `compact`. On an accelerator the host would have to wait for
-    their number; there all items are kept.
+    On the CPU the indices are those of `compact`. On an accelerator the host would have to synchronise to learn their
+    number, so all L indices are returned.
     """
     if chosen.device.type == "cpu":
         return compact(chosen)
@@ -234,21 +253,21 @@ def find_chosen(chosen: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def compact(chosen: Tensor) -> tuple[Tensor, Tensor]:
-    """Where the `chosen` (Q, L) items of each list stand: index (Q, M) and mask (Q, M), M the largest number chosen.
+    """Return the indices (Q, M) of the `chosen` (Q, L) items of each list and their mask (Q, M), M the largest count.
 
-    `values.gather(1, index)` then holds the chosen values of each list at the front, and any value outside the mask.
+    `values.gather(1, index)` then holds the chosen values of each list first, and arbitrary values in the padding.
     """
-    rows, places = _nonzero(chosen)
+    rows, columns = _nonzero(chosen)
     counts = torch.bincount(rows, minlength=len(chosen))
     width = int(counts.max()) if counts.numel() else 0
-    if len(chosen) * width == len(places):  # as many in each
-        return places.view(len(chosen), width), torch.ones(len(chosen), width, dtype=torch.bool, device=chosen.device)
+    if len(chosen) * width == len(columns):  # equally many in each list
+        return columns.view(len(chosen), width), torch.ones(len(chosen), width, dtype=torch.bool, device=chosen.device)
     mask = torch.arange(width, device=chosen.device) < counts[:, None]
-    return torch.zeros_like(mask, dtype=torch.int64).masked_scatter(mask, places), mask
+    return torch.zeros_like(mask, dtype=torch.int64).masked_scatter(mask, columns), mask
 
 
 def count(mask: Tensor) -> Tensor:
-    """How many are True along the last axis; on the CPU numpy adds up bytes several times faster."""
+    """Count the True elements along the last axis. On the CPU numpy sums bytes several times faster than torch."""
     if mask.device.type != "cpu":
         return mask.sum(-1)
     narrow = np.uint16 if mask.shape[-1] < 2**16 else np.int64
@@ -256,9 +275,9 @@ def count(mask: Tensor) -> Tensor:
 
 
 def surely_all(mask: Tensor) -> bool:
-    """Return whether all are known to be True. The host does not wait for an accelerator to find out: False there.
+    """Return whether all elements are known to be True; on an accelerator return False instead of synchronising.
 
-    On the CPU numpy answers several times faster than torch for the few of a batch.
+    On the CPU numpy is several times faster than torch for the few elements of a batch.
     """
     return mask.device.type == "cpu" and bool(mask.numpy().all())
 
@@ -266,21 +285,21 @@ def surely_all(mask: Tensor) -> bool:
 def reduce_lists(
     values: Tensor, valid: Tensor, *, empty: str = "skip", reduction: str = "mean", weights: Tensor | None = None
 ) -> Tensor:
-    """The one safe reduction of per-list values: (Q,) to a scalar ("mean", "sum") or (Q,) ("none").
+    """Reduce the values of lists, (Q,), to a scalar ("mean", "sum") or to (Q,) ("none").
 
     Args:
         values: (Q,), finite wherever `valid`.
-        valid: (Q,) False for lists on which the quantity is not defined (no positive item, say).
-        empty: what such a list counts as: "skip" leaves it out, "zero" and "one" give it that value, "error" raises.
-        reduction: "mean", "sum" or "none" (left-out lists are NaN there).
+        valid: (Q,) False for lists on which the quantity is undefined (without a positive item, for example).
+        empty: how such lists count: "skip" leaves them out, "zero" and "one" give them that value, "error" raises.
+        reduction: "mean", "sum" or "none" (lists left out are NaN there).
         weights: (Q,) weights of the lists.
 
-    With nothing left the mean is a zero that is still attached to the graph of `values`.
+    If no list is left, the mean is a zero that is still attached to the graph of `values`.
     """
     check_choice("empty", empty, EMPTY_POLICIES)
     check_choice("reduction", reduction, ("mean", "sum", "none"))
     if empty == "error" and not surely_all(valid):
-        when(~valid.all(), partial(_refuse_lists, valid))
+        check_later(~valid.all(), partial(_refuse_lists, valid))
     if weights is None and reduction == "mean" and len(valid) and surely_all(valid):
         return values.mean()
     if reduction == "none":
@@ -300,16 +319,16 @@ def _refuse_lists(valid: Tensor) -> None:
 
 
 def _nonzero(chosen: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows and columns of what is True in (Q, L); on the CPU numpy looks many times faster for the few of many."""
+    """Return rows and columns of the True elements of (Q, L). On the CPU numpy is many times faster if they are few."""
     if chosen.device.type != "cpu":
         rows, columns = chosen.nonzero(as_tuple=True)
         return rows, columns
-    found = np.divmod(np.flatnonzero(chosen.numpy()), max(1, chosen.shape[1]))
-    return torch.from_numpy(found[0]), torch.from_numpy(found[1])
+    row_indices, column_indices = np.divmod(np.flatnonzero(chosen.numpy()), max(1, chosen.shape[1]))
+    return torch.from_numpy(row_indices), torch.from_numpy(column_indices)
 
 
 def _whole_numbers(scores: Tensor) -> Tensor:
-    """Return integers as floats of the widest dtype; those beyond what it holds exactly are refused."""
+    """Return integers as floats of the widest dtype; refuse those that it does not represent exactly."""
     exact = widen(scores)
     bits = 53 if exact.dtype == torch.float64 else 24
     if bool((exact.abs() >= 2.0**bits).any()):
@@ -321,14 +340,14 @@ def _whole_numbers(scores: Tensor) -> Tensor:
     return exact
 
 
-def _beside(name: str, value: object, scores: Tensor) -> Tensor:
+def _like_scores(name: str, value: object, scores: Tensor) -> Tensor:
     tensor = send(check_tensor(name, value), scores.device)
     check_same_shape(name, tensor, "scores", scores.shape)
     return tensor
 
 
 class _Items(NamedTuple):
-    """What a caller says of items, all of one shape."""
+    """Arguments with one value per item, all of one shape."""
 
     scores: Tensor
     labels: Tensor
@@ -338,12 +357,12 @@ class _Items(NamedTuple):
     previous_scores: Tensor | None
 
     def each(self, change: Callable[[Tensor], Tensor]) -> _Items:
-        """The same change to all that is there."""
+        """Apply one function to all tensors that are not None."""
         scores, labels, *others = self
         return _Items(change(scores), change(labels), *(None if t is None else change(t) for t in others))
 
     def lists(self, mask: Tensor, positions: Tensor) -> Lists:
-        """As lists, with zeros outside `mask`."""
+        """Return the items as `Lists`, with zeros outside `mask`."""
         scores, labels, _, weights, sample_ids, previous = self.each(lambda t: t.masked_fill(~mask, 0))
         return Lists(scores, labels, mask, weights, positions, sample_ids, previous)
 
@@ -352,10 +371,8 @@ def _one_block(items: _Items, ids: Tensor | None) -> PackedLists:
     scores = items.scores
     positions = torch.arange(len(scores), device=scores.device)
     if items.mask is None:
-        everything = torch.ones(scores.shape, dtype=torch.bool, device=scores.device)
-        block = Lists(
-            scores, items.labels, everything, items.weights, positions, items.sample_ids, items.previous_scores
-        )
+        mask = torch.ones(scores.shape, dtype=torch.bool, device=scores.device)
+        block = Lists(scores, items.labels, mask, items.weights, positions, items.sample_ids, items.previous_scores)
         block.__dict__["full"] = True
     else:
         block = items.lists(items.mask, positions)
@@ -369,16 +386,16 @@ def _pack_ragged(items: _Items, query_ids: Tensor) -> PackedLists:
     blocks = []
     for positions in _similar_lengths(lengths):
         width = int(lengths[positions].max())
-        slots = torch.arange(width, device=ids.device)
-        real = slots < lengths[positions, None]
-        places = by_list[torch.where(real, starts[positions, None] + slots, 0)]
-        placed = items.each(lambda t, places=places: t[places])  # type: ignore[misc]
-        blocks.append(placed.lists(real if placed.mask is None else real & placed.mask, positions))
+        columns = torch.arange(width, device=ids.device)
+        real = columns < lengths[positions, None]
+        index = by_list[torch.where(real, starts[positions, None] + columns, 0)]
+        padded = items.each(lambda t, index=index: t[index])  # type: ignore[misc]
+        blocks.append(padded.lists(real if padded.mask is None else real & padded.mask, positions))
     return PackedLists(tuple(blocks), len(ids), ids, list_of_item, tuple(items.scores.shape))
 
 
 def _similar_lengths(lengths: Tensor) -> list[Tensor]:
-    """Groups of lists whose lengths lie within a factor of two, or all in one where padding costs little."""
+    """Group lists whose lengths differ by at most a factor of two, or all of them if there is little padding."""
     everything = torch.arange(len(lengths), device=lengths.device)
     if not len(lengths) or int(lengths.max()) * len(lengths) <= _SLOTS_PER_ITEM * int(lengths.sum()) + 1024:
         return [everything]
@@ -390,3 +407,108 @@ def _first_item_of_list(list_of_item: Tensor, size: int) -> Tensor:
     first = torch.full((size,), len(list_of_item), dtype=torch.int64, device=list_of_item.device)
     items = torch.arange(len(list_of_item), device=list_of_item.device)
     return first.scatter_reduce(0, list_of_item, items, "amin")
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Positives and negatives of each list.
+
+    Attributes:
+        index, mask: (Q, A) indices of the positives, and False in their padding.
+        share: (Q, A) weights of the positives, with a sum of 1 per list.
+        negatives: mask of the negative items.
+        positive_weight, negative_weight: (Q,) sums of item weights, at least the smallest normal number.
+        valid: (Q,) True for lists that have both; rate: (Q,) share of positives, 1/2 in lists that do not have both.
+        padding: `mask`, or None when all lists have equally many positives.
+    """
+
+    index: Tensor
+    mask: Tensor
+    share: Tensor
+    negatives: ItemMask
+    positive_weight: Tensor
+    negative_weight: Tensor
+    valid: Tensor
+
+    @cached_property
+    def padding(self) -> Tensor | None:
+        return None if surely_all(self.mask) else self.mask
+
+    @cached_property
+    def rate(self) -> Tensor:
+        return torch.where(self.valid, self.positive_weight / (self.positive_weight + self.negative_weight), 0.5)
+
+
+def split_sides(lists: Lists) -> Sides:
+    """Split the items of each list into positives (label 1) and negatives (label 0)."""
+    dtype, tiny = lists.scores.dtype, torch.finfo(lists.scores.dtype).tiny
+    index, mask = lists.positives
+    if lists.weights is None:
+        weights, positive = mask, mask.sum(1, dtype=dtype)
+        negative = lists.size - positive
+    else:
+        weights = lists.weights.gather(1, index).to(dtype) * mask
+        positive, negative = weights.sum(1), (lists.weights * (lists.mask ^ lists.relevant)).sum(1).to(dtype)
+    valid = torch.minimum(positive, negative) > 0
+    positive = positive.clamp_min(tiny)
+    return Sides(index, mask, weights / positive[:, None], lists.negatives, positive, negative.clamp_min(tiny), valid)
+
+
+class ItemMask:
+    """Mask of items in pair sums: a masked item scores -inf, where every surrogate and its slope are 0.
+
+    Call `others = item_mask.fill(others)` once, and `item_mask.hide(difference, lists)` on the differences (q, A, L) of
+    each chunk. If many items are masked, `fill` writes them; if few, `hide` writes them into each chunk. Their indices
+    are computed once for the forward and the backward pass.
+
+    Args:
+        mask: (Q, L), False where an item is masked; None masks none.
+    """
+
+    def __init__(self, mask: Tensor | None) -> None:
+        self._given, self._shape = mask, (0, 0)
+
+    @classmethod
+    def at(cls, index: np.ndarray, shape: tuple[int, int]) -> ItemMask:
+        """Return a mask of few items on the CPU, by their flat indices row * L + column in ascending order."""
+        made = cls(None)
+        made._index, made._shape = index, shape
+        return made
+
+    @cached_property
+    def mask(self) -> Tensor | None:
+        """Return the mask (Q, L), or None when no item is masked."""
+        if self._given is not None or self._index is None:
+            return self._given
+        mask = torch.ones(self._shape, dtype=torch.bool)
+        mask.view(-1)[torch.from_numpy(self._index)] = False
+        return mask
+
+    @cached_property
+    def _index(self) -> np.ndarray | None:
+        """Return the flat indices of the masked items if they are few, else None."""
+        if self._given is None or self._given.device.type != "cpu" or not few_masked(0, self._given.numel()):
+            return None
+        masked = ~self._given.numpy()
+        return np.flatnonzero(masked) if few_masked(int(np.count_nonzero(masked)), masked.size) else None
+
+    def fill(self, others: Tensor) -> Tensor:
+        """Return the others (Q, L) with -inf for masked ones, or unchanged if few are masked."""
+        if self._given is None or self._index is not None:
+            return others
+        return torch.where(self._given, others, -torch.inf)
+
+    def hide(self, difference: Tensor, lists: slice) -> Tensor:
+        """Set the differences anchor - other (q, A, L) of few masked others to inf, in place."""
+        index = self._index
+        if index is not None and len(index):
+            length = difference.shape[2]
+            first, last = np.searchsorted(index, (lists.start * length, lists.stop * length))
+            rows, columns = np.divmod(index[first:last] - lists.start * length, length)
+            difference.numpy()[rows, :, columns] = np.inf
+        return difference
+
+
+def few_masked(masked: int, elements: int) -> bool:
+    """Return whether so few items are masked that writing them one by one is fastest."""
+    return elements >= _MANY and masked * _FEW <= elements

@@ -14,18 +14,18 @@ __all__ = ["LossRecord", "MetricRecord", "Registry", "SamplerRecord", "nearest"]
 
 @dataclass(frozen=True)
 class LossRecord:
-    """A loss by name, defined in the file of the loss: its options, what it is called with, and how it is made.
+    """Record of a loss, defined in the file of the loss: its name, options, inputs and constructor.
 
     Attributes:
-        name, aliases: the words that name it in recipes and in `create_loss`.
-        summary: what it trains for.
-        build: its class, or a function that makes it; `create` checks the options first.
+        name, aliases: its names in recipes and in `create_loss`.
+        summary: the metric or aim that it trains for.
+        build: its class, or a function that creates it; `create` checks the options first.
         role: "paper" for the methods that this library is about, "baseline" for those they are compared with.
-        inputs: what it is called with: "scores" and `labels` ("binary" or "grades"), or "embeddings" and classes.
+        inputs: its arguments: "scores" and `labels` ("binary" or "grades"), or "embeddings" and classes.
         shift_invariant: whether adding a number to all scores of a list changes nothing.
-        paper: where it was published.
-        state: what it keeps between batches.
-        advice: when to take it.
+        paper: the publication.
+        state: the tensors it keeps between batches.
+        advice: when to use it.
 
     Example:
         >>> record = LossRecord("distance", "", build=lambda margin=1.0: margin, role="baseline")
@@ -50,7 +50,7 @@ class LossRecord:
 
     @cached_property
     def parameters(self) -> tuple[str, ...]:
-        """The names of its options."""
+        """Return the names of its options."""
         return tuple(inspect.signature(self.build).parameters)
 
     def takes(self, option: str) -> bool:
@@ -58,7 +58,7 @@ class LossRecord:
         return option in self.parameters
 
     def create(self, **options: Any) -> Any:
-        """Make the loss; an unknown option is answered with the nearest known one."""
+        """Create the loss; the error for an unknown option names the nearest known one."""
         for option in options:
             if not self.takes(option):
                 names = f"{self.name} ({', '.join(self.aliases)})" if self.aliases else self.name
@@ -68,10 +68,10 @@ class LossRecord:
 
 @dataclass(frozen=True)
 class MetricRecord:
-    """A metric: `per_list(ranked, k=..., ...)` gives one value per list, NaN where it is undefined.
+    """Record of a metric: `per_list(ranked, k=..., ...)` returns one value per list, NaN where it is undefined.
 
-    `definition` says what is computed, with `{k}` and options to be filled in; `ties` is the default policy and
-    `average_words` what "average" means here; `undefined` says which lists have no value.
+    `definition` is the formula, with `{k}` and options to be filled in; `ties` is the default policy and
+    `average_words` the meaning of "average" here; `undefined` names the lists that have no value.
     """
 
     name: str
@@ -90,7 +90,7 @@ class MetricRecord:
 
 @dataclass(frozen=True)
 class SamplerRecord:
-    """A batch sampler: `build(**options)` makes it."""
+    """Record of a batch sampler: `build(**options)` creates it."""
 
     name: str
     summary: str
@@ -103,7 +103,7 @@ Record = TypeVar("Record", LossRecord, MetricRecord, SamplerRecord)
 
 @dataclass
 class Registry(Generic[Record]):
-    """Records of one kind by name and alias; an unknown name is answered with the nearest known one."""
+    """Records of one kind by name and alias; the error for an unknown name names the nearest known one."""
 
     kind: str
     _records: dict[str, Record] = field(default_factory=dict)
@@ -135,7 +135,7 @@ class Registry(Generic[Record]):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of an error message: what `name` may have been meant to be, and all that is known."""
+    """Return the end of an error message: the known name nearest to `name`, and all known names."""
     known = sorted(known)
     folded = {_fold(each): each for each in known}
     close = difflib.get_close_matches(_fold(name), folded, n=1, cutoff=0.5)
@@ -144,6 +144,6 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def _fold(name: str) -> str:
-    """Return a name as it is compared: in small letters, words joined by hyphens, without the "Loss" of a class."""
+    """Normalise a name for comparison: lower case, hyphens between words, without the suffix "Loss" of a class."""
     folded = name.casefold().replace("_", "-")
     return folded.removesuffix("loss").rstrip("-") or folded

@@ -1,19 +1,24 @@
-"""Surrogates of the indicator 1[x <= 0]: what a pair with score difference x = anchor - other costs.
+"""Elementwise functions of losses: surrogates of the step function, and gains of grades.
 
-Those made of polynomial pieces carry them along, so that sums over all pairs need only a sort (see `pairs`).
+A surrogate replaces the indicator 1[x <= 0] of a pair with score difference x = anchor - other. Piecewise polynomial
+surrogates expose their pieces, so that sums over all pairs need only a sort (see `pairs`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from rankwise.checks import check_positive
+from rankwise.checks import check_choice, check_later, check_positive, wide_dtype, widen
 
 __all__ = [
+    "GAINS",
+    "Gain",
     "Hinge",
     "Logistic",
     "OneSidedHuber",
@@ -24,14 +29,16 @@ __all__ = [
     "Slope",
     "SquaredHinge",
     "Surrogate",
+    "describe_gain",
+    "gain_function",
 ]
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """A surrogate as polynomials in X = x / scale.
+    """Polynomial pieces of a surrogate in X = x / scale.
 
-    `tail` holds for X < tail_end; `middle`, if any, for tail_end <= X < tail_end + 1, in U = X - tail_end; beyond
+    `tail` applies for X < tail_end; `middle`, if any, for tail_end <= X < tail_end + 1, in U = X - tail_end; beyond
     that the surrogate is 0. Coefficients are those of 1, X, X^2.
     """
 
@@ -42,28 +49,28 @@ class Pieces:
 
 
 class Surrogate(Protocol):
-    """An elementwise surrogate. Value, slope and curvature are 0 at infinity, and finite elsewhere.
+    """Elementwise surrogate. Value, slope and curvature are 0 at infinity, and finite elsewhere.
 
-    To spare memory traffic all three may overwrite what they are given.
+    To save memory traffic all three may overwrite their argument.
     """
 
     @property
     def pieces(self) -> Pieces | None:
-        """The polynomial pieces, or None when there are none."""
+        """Return the polynomial pieces, or None when the surrogate has none."""
 
     def value(self, x: Tensor) -> Tensor:
-        """l(x) at every element."""
+        """Compute l(x) for every element."""
 
     def slope(self, x: Tensor) -> Tensor:
-        """dl/dx at every element."""
+        """Compute dl/dx for every element."""
 
     def curvature(self, x: Tensor) -> Tensor:
-        """d^2l/dx^2 at every element, 0 at kinks."""
+        """Compute d^2l/dx^2 for every element, 0 at kinks."""
 
 
 @dataclass(frozen=True)
 class OneSidedHuber:
-    """1 - 2x/tau for x < 0, (1 - x/tau)^2 for 0 <= x < tau, else 0: at least 1[x <= 0], smooth, of linear growth.
+    """One-sided Huber loss: 1 - 2x/tau for x < 0, (1 - x/tau)^2 for 0 <= x < tau, else 0; an upper bound of 1[x <= 0].
 
     Example:
         >>> OneSidedHuber(0.5).value(torch.tensor([-1.0, 0.0, 0.25]))
@@ -81,14 +88,14 @@ class OneSidedHuber:
 
     @property
     def unit(self) -> float:
-        """What `raw` is multiplied by to give the value; of a sum over many once, at the end."""
+        """Return the factor from `raw` to the value; a sum of many values is multiplied once, at the end."""
         return 2 / self.tau
 
     def value(self, x: Tensor) -> Tensor:
         return self.raw(x).mul_(self.unit)
 
     def raw(self, x: Tensor) -> Tensor:
-        # Torch's two-sided one around tau, cut off beyond its middle.
+        # The smooth L1 loss around tau, which is 0 at tau; x beyond tau is clamped to it.
         x = x.clamp_max_(self.tau)
         middle = x.new_full((), self.tau).expand_as(x)
         return torch.nn.functional.smooth_l1_loss(x, middle, reduction="none", beta=self.tau)
@@ -103,7 +110,7 @@ class OneSidedHuber:
 
 @dataclass(frozen=True)
 class Hinge:
-    """max(0, margin - x); with a margin of 0 only pairs in the wrong order cost anything.
+    """Hinge loss max(0, margin - x); with a margin of 0, pairs in the right order have a loss of 0.
 
     Example:
         >>> Hinge(1.0).value(torch.tensor([-1.0, 0.5, 2.0]))
@@ -131,7 +138,7 @@ class Hinge:
 
 @dataclass(frozen=True)
 class SquaredHinge:
-    """max(0, margin - x)^2.
+    """Squared hinge loss max(0, margin - x)^2.
 
     Example:
         >>> SquaredHinge(1.0).value(torch.tensor([-1.0, 0.5, 2.0]))
@@ -159,7 +166,7 @@ class SquaredHinge:
 
 @dataclass(frozen=True)
 class OneSidedTanh:
-    """tanh(-x / (2 tau)) for x < 0, else 0: at most 1[x <= 0] (the lower surrogate of SOPRC's recall).
+    """One-sided tanh: tanh(-x / (2 tau)) for x < 0, else 0; a lower bound of 1[x <= 0], for the recall of SOPRC.
 
     Example:
         >>> OneSidedTanh(0.5).value(torch.tensor([-1.0, 1.0]))
@@ -189,7 +196,7 @@ class OneSidedTanh:
 
 @dataclass(frozen=True)
 class Sigmoid:
-    """1 / (1 + exp(x / temperature)): the smooth step of Smooth-AP.
+    """Sigmoid 1 / (1 + exp(x / temperature)), the smooth step of Smooth-AP.
 
     Example:
         >>> Sigmoid(1.0).value(torch.tensor([0.0]))
@@ -219,7 +226,7 @@ class Sigmoid:
 
 @dataclass(frozen=True)
 class PiecewiseStep:
-    """1 for x < -width, falling along a line to 0 at x = width: the step of AP-loss.
+    """Piecewise linear step: 1 for x < -width, 0 for x > width, linear in between; the step of AP-loss.
 
     Example:
         >>> PiecewiseStep(1.0).value(torch.tensor([-2.0, 0.0, 0.5]))
@@ -247,7 +254,7 @@ class PiecewiseStep:
 
 @dataclass(frozen=True)
 class Logistic:
-    """log(1 + exp(-x / temperature)): the pairwise loss of RankNet and BPR.
+    """Logistic loss log(1 + exp(-x / temperature)), the pairwise loss of RankNet and BPR.
 
     Example:
         >>> Logistic(1.0).value(torch.tensor([0.0]))
@@ -276,7 +283,7 @@ class Logistic:
 
 @dataclass(frozen=True)
 class Slope:
-    """The derivative of a surrogate, as a surrogate: second derivatives of pair sums are pair sums of it.
+    """Derivative of a surrogate, as a surrogate: second derivatives of pair sums are pair sums of it.
 
     Example:
         >>> Slope(SquaredHinge(1.0)).value(torch.tensor([-1.0, 0.5, 2.0]))
@@ -306,3 +313,67 @@ class Slope:
 
     def curvature(self, x: Tensor) -> Tensor:
         raise RuntimeError("scores: third derivatives are not supported")
+
+
+Gain = str | Callable[[Tensor], Tensor]
+
+# Beyond this grade the gain 2^y - 1 of one item outweighs all others, and float64 sums of gains lose precision.
+_LARGEST_EXP2_GRADE = 60.0
+
+
+def gain_function(gain: Gain = "exp2") -> Callable[[Tensor], Tensor]:
+    """Return the gain as an elementwise function from grades to float64.
+
+    Args:
+        gain: "exp2" for 2^y - 1, "linear" for y, or a function of a float64 tensor of grades that returns finite gains
+            of 0 or more.
+
+    Example:
+        >>> gain_function("exp2")(torch.tensor([0, 1, 3]))
+        tensor([0., 1., 7.], dtype=torch.float64)
+    """
+    if isinstance(gain, str):
+        return GAINS[check_choice("gain", gain, GAINS)]
+    if not callable(gain):
+        raise TypeError(f'gain: expected "exp2", "linear" or a function of grades, got {gain!r}')
+    return partial(_checked, gain)
+
+
+def describe_gain(gain: Gain) -> str:
+    """Describe the gain, for the definition printed with a result."""
+    words = {"exp2": "2^y - 1", "linear": "y"}
+    return words[gain] if isinstance(gain, str) else getattr(gain, "__name__", repr(gain))
+
+
+def _exp2(grades: Tensor) -> Tensor:
+    if grades.numel():
+        check_later(grades.max() > _LARGEST_EXP2_GRADE, partial(_refuse_grades, grades))
+    return grades.to(wide_dtype(grades.device), copy=True).exp2_().sub_(1)
+
+
+def _refuse_grades(grades: Tensor) -> None:
+    raise ValueError(
+        f'labels: gain="exp2" takes grades up to {_LARGEST_EXP2_GRADE:g}, got {grades.max().item():g}; '
+        'scale the grades down, or take gain="linear" or a function of your own'
+    )
+
+
+def _linear(grades: Tensor) -> Tensor:
+    return widen(grades)
+
+
+def _checked(gain: Callable[[Tensor], Tensor], grades: Tensor) -> Tensor:
+    gains = gain(widen(grades))
+    if not isinstance(gains, Tensor) or gains.shape != grades.shape:
+        came = tuple(gains.shape) if isinstance(gains, Tensor) else type(gains).__name__
+        raise ValueError(f"gain: expected one gain for each grade, shape {tuple(grades.shape)}, got {came}")
+    gains = widen(gains)
+    check_later(~((gains >= 0) & (gains < torch.inf)).all(), _refuse_gains)
+    return gains
+
+
+def _refuse_gains() -> None:
+    raise ValueError("gain: expected finite gains of 0 or more, got others")
+
+
+GAINS: dict[str, Callable[[Tensor], Tensor]] = {"exp2": _exp2, "linear": _linear}

@@ -76,7 +76,6 @@ def test_columns_can_be_chosen(capsys, table):
     "options, message",
     [
         (["no such file"], "no such file"),
-        (["."], "."),
         (["FILE", "--missing", "mean"], "unknown word 'mean'"),
         (["FILE", "--positives", "8"], "needs --batch-size"),
         (["FILE", "--batch-size", "8"], "needs --batch-size"),

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 import time
 
@@ -95,11 +94,11 @@ def test_wrong_arguments_give_exit_code_2_and_one_line(capsys, arguments, messag
 
 
 def test_debug_shows_the_traceback():
-    command = [sys.executable, "-m", "rankwise", "--debug", "nothing"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode != 0
-    assert "Traceback" in done.stderr
-    assert "No such command" in done.stderr
+    program = Program(main, ["--debug", "nothing"])
+    _, said = program.communicate(timeout=PATIENCE)
+    assert program.returncode != 0
+    assert "Traceback" in said
+    assert "No such command" in said
 
 
 def test_a_failure_is_one_line(capsys, monkeypatch, tmp_path):

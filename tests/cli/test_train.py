@@ -10,13 +10,12 @@ import random
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 import torch
+from torch.distributed.run import main as torchrun
 
 from rankwise.cli import main
 from rankwise.training import Checkpoints
@@ -37,11 +36,8 @@ def start(*arguments, environment=None):
 
 
 def start_with_torchrun(*arguments):
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "-m", "rankwise", "train"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        [*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-    )
+    command = ["--nproc-per-node=2", "-m", "rankwise", "train", *arguments]
+    return Program(torchrun, command, environment={"OMP_NUM_THREADS": "1"})
 
 
 def last_state(run):

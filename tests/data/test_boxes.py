@@ -67,6 +67,18 @@ def test_boxes_move_with_the_image_that_is_squeezed(voc):
     assert inside > 0.8 if batch.labels[1, count - 1] == 1 else inside < 0.2
 
 
+def test_boxes_stay_in_proportion_and_the_rest_is_black(voc):
+    part = DetectionPart.of(read_voc(voc), (96, 96), fit="keep")
+    height, width = part.truth(3).height, part.truth(3).width
+    assert (height, width) == (48, 64)
+    batch, own = part[3], part.truth(3).corners
+    assert part.inside((height, width)) == (72, 96)
+    torch.testing.assert_close(batch.boxes.corners[0], own * 1.5)
+    assert batch.features[0, :, 72:].abs().max() == 0
+    assert batch.features[0, :, :72].max() > 0
+    assert part.inside((200, 100)) == (96, 48)
+
+
 @pytest.mark.parametrize("name", ["flip", "flip-both", "ssd"])
 def test_what_was_in_a_box_is_in_it_after_an_augmentation(name):
     pytest.importorskip("torchvision")

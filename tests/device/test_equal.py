@@ -11,7 +11,7 @@ from torch.nn.functional import normalize
 
 import rankwise as rw
 from benchmarks.device.pretend import DEVICE, PretendDevice, PretendTensor
-from rankwise import metrics, modes, samplers
+from rankwise import checks, metrics, samplers
 from rankwise.estimators import IdTable, PairAverages, RecentRows
 from rankwise.losses import (
     LOSSES,
@@ -114,7 +114,7 @@ def assert_same_training(build, batches, **device):
 @pytest.fixture
 def without_float64(monkeypatch):
     """Give the pretend device the restriction of MPS."""
-    monkeypatch.setattr(modes, "_WITHOUT_FLOAT64", {DEVICE.type})
+    monkeypatch.setattr(checks, "_WITHOUT_FLOAT64", {DEVICE.type})
 
 
 def batches_of(record, layout):

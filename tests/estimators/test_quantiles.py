@@ -24,6 +24,27 @@ def test_quantiles_equal_the_definition(values, count, bounds):
     torch.testing.assert_close(phi(values, count, bounds), expected, rtol=1e-9, atol=1e-9)
 
 
+weighted = st.lists(st.tuples(st.floats(-10, 10, allow_subnormal=False), st.floats(0.01, 3)), min_size=1, max_size=12)
+
+
+@given(weighted, st.integers(1, 30), st.sampled_from([None, (-10, 10), (-30, 11)]), st.randoms())
+def test_weighted_quantiles_equal_the_definition_in_any_order(items, count, bounds, random):
+    expected = oracle.interpolate_weighted(*zip(*items, strict=True), count, *([bounds] if bounds else []))
+    random.shuffle(items)
+    # Two empty slots at the end, and one of weight 0 among them.
+    rows = torch.tensor([[*items, (50.0, 0.0), (-50.0, 0.0)]], dtype=torch.float64)
+    mask = torch.arange(rows.shape[1])[None] < len(items)
+    ours = interpolate_quantiles(rows[..., 0], mask, count, bounds, rows[..., 1])[0]
+    torch.testing.assert_close(ours, torch.tensor(expected, dtype=torch.float64), rtol=1e-7, atol=1e-7)
+
+
+@given(scores, st.integers(1, 30), st.floats(0.1, 5))
+def test_equal_weights_change_nothing(values, count, weight):
+    row = torch.tensor([values], dtype=torch.float64)
+    ours = interpolate_quantiles(row, None, count, None, torch.full_like(row, weight))[0]
+    torch.testing.assert_close(ours, phi(values, count), rtol=1e-7, atol=1e-7)
+
+
 @given(scores, st.randoms())
 def test_order_of_scores_changes_nothing(values, random):
     shuffled = list(values)

@@ -49,6 +49,6 @@ def test_bad_input_changes_nothing():
     recent.add(*batch(1))
     with pytest.raises(ValueError, match="memory: expected at least the 5 vectors of a batch, got 4"):
         recent.add(*batch(2, rows=5))
-    with pytest.raises(ValueError, match="embeddings: expected 2 numbers each, as remembered, got 3"):
+    with pytest.raises(ValueError, match="embeddings: expected 2 numbers each, as in memory, got 3"):
         recent.add(torch.ones(1, 3), torch.tensor([1]))
     assert recent.classes.tolist() == [1, 1, 1]

@@ -184,7 +184,7 @@ def test_soap_reads_but_does_not_write_in_eval_mode():
 
 def test_soap_refuses_item_ids_without_list_ids():
     loss = SOAPLoss()
-    with pytest.raises(ValueError, match="query_ids: expected the id of each list beside sample_ids"):
+    with pytest.raises(ValueError, match="query_ids: expected the id of each list with sample_ids"):
         loss(torch.zeros(2, 3), torch.tensor([[1, 0, 0]] * 2), sample_ids=torch.arange(6).view(2, 3))
     assert len(loss.table) == 0
 
@@ -288,7 +288,7 @@ def test_histograms_refuse_scores_outside_their_range():
 
 
 def test_ranks_refuse_unequal_weights():
-    with pytest.raises(ValueError, match=r"weights: expected equal weights .* got some 2 times as heavy"):
+    with pytest.raises(ValueError, match=r"weights: expected equal weights .* got some 2 times as large"):
         BlackboxAPLoss()(torch.tensor([3.0, 0.0]), torch.tensor([1, 0]), weights=torch.tensor([1.0, 2.0]))
 
 

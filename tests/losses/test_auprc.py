@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from oracles import auprc as oracle
 from rankwise.audit.pools import ExactAUPRC
-from rankwise.losses import AUPRCLoss, GroupPrior, PriorSchedule, class_prior, data_prior
+from rankwise.losses import AUPRCLoss, EmbeddingLoss, GroupPrior, PriorSchedule, class_prior, data_prior
 
 scores_and_labels = st.integers(2, 14).flatmap(
     lambda n: st.tuples(
@@ -169,8 +169,40 @@ def test_true_priors_come_from_labels():
     assert data_prior(torch.tensor([1, 0, 0, 0])) == 0.25
     assert data_prior(torch.tensor([[1, 0], [0, 1], [0, 1], [0, 0]])).priors.tolist() == pytest.approx([0.25, 0.5])
     retrieval = class_prior(torch.tensor([4, 4, 4, 9, 9, 2]))
-    assert retrieval.ids.tolist() == [4, 9]
-    assert retrieval.priors.tolist() == pytest.approx([2 / 5, 1 / 5])
+    assert retrieval.ids.tolist() == [2, 4, 9]
+    assert retrieval.priors.tolist() == pytest.approx([1 / 5, 2 / 5, 1 / 5])
+
+
+def test_item_weights_reach_the_remembered_quantiles():
+    scores, labels = torch.tensor([0.9, 0.2, 0.5, 0.1], dtype=torch.float64), torch.tensor([1, 1, 1, 0])
+    loss = AUPRCLoss(quantiles=7, link="none")
+    loss(scores, labels, weights=torch.tensor([1.0, 4.0, 2.0, 1.0]))
+    expected = oracle.interpolate_weighted([0.9, 0.2, 0.5], [1.0, 4.0, 2.0], 7)
+    assert loss.tracker.table.rows[0].tolist() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("given, expected", [(None, None), ((-0.5, 0.95), (-0.5, 0.95))])
+def test_the_score_range_bounds_the_remembered_quantiles(given, expected):
+    scores, labels = torch.tensor([0.9, 0.2, 0.1], dtype=torch.float64), torch.tensor([1, 1, 0])
+    loss = AUPRCLoss(quantiles=50, link="none", score_range=given)
+    loss(scores, labels)
+    quantiles = oracle.interpolate([0.9, 0.2], 50, *([] if expected is None else [expected]))
+    assert loss.tracker.table.rows[0].tolist() == pytest.approx(quantiles)
+
+
+@pytest.mark.parametrize("link, low, high", [("tanh", -1, 1), ("sigmoid", 0, 1)])
+def test_links_with_a_range_bound_the_remembered_quantiles(link, low, high):
+    loss = AUPRCLoss(quantiles=50, link=link)
+    loss(torch.tensor([3.0, -3.0, 0.0]), torch.tensor([1, 1, 0]))
+    assert low <= loss.tracker.table.rows.min() < loss.tracker.table.rows.max() <= high
+
+
+def test_the_quantiles_of_cosines_are_cosines():
+    angles = torch.tensor([0.0, 0.2, 2.9, 1.0])
+    vectors = torch.stack([angles.cos(), angles.sin()], 1)
+    loss = EmbeddingLoss(AUPRCLoss(quantiles=50))
+    loss(vectors, torch.tensor([0, 0, 0, 1]))
+    assert loss.loss.tracker.table.rows.abs().max() <= 1
 
 
 def test_scale_link_leaves_bounded_scores_alone_and_tames_logits():

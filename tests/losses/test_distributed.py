@@ -12,7 +12,7 @@ from workers.train_steps import train_all
 
 CORE = [
     *("one list", "ragged", "embedding", "columns", "stable one list", "stable ragged", "stable embedding"),
-    *("song", "k-song", "k-song full", "solc", "noise", "soap", "memory embedding"),
+    *("song", "k-song", "k-song full", "solc", "noise", "soap", "memory embedding", "mixed embedding"),
 ]
 # Kinds that need more than the core, by the library they need.
 MORE = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from rankwise.estimators.groups import PriorSchedule
 from rankwise.losses import AUPRCLoss, EmbeddingLoss, LateMemoryLoss, StableAPLoss
-from rankwise.losses.priors import PriorSchedule
 
 
 def batches(count, rows=8, classes=3):

@@ -170,7 +170,7 @@ def test_bad_input_is_named(call, message):
 def test_vectors_of_another_length_are_refused_and_leave_the_memory_alone():
     loss = create_loss("cross-batch-memory")
     loss(torch.eye(4), torch.arange(4))
-    with pytest.raises(ValueError, match="embeddings: expected 4 numbers each, as remembered, got 3"):
+    with pytest.raises(ValueError, match="embeddings: expected 4 numbers each, as in memory, got 3"):
         loss(torch.eye(3), torch.arange(3))
     assert len(loss.classes) == 4
 

@@ -189,6 +189,21 @@ def test_listwise_cross_entropy_is_the_definition(seed):
     torch.testing.assert_close(gradient(value, scores), gradient(expected, scores), rtol=0, atol=1e-12)
 
 
+def test_listwise_cross_entropy_with_equal_weights_is_the_definition():
+    scores, labels = random_lists(1)
+    rows = [
+        oracle.listwise_cross_entropy(list(h), y.tolist(), lambda y: float(y > 0))
+        for h, y in zip(scores, labels, strict=True)
+    ]
+    value = ListwiseCELoss(item_weights="equal")(scores, labels)
+    assert value.item() == pytest.approx(float(sum(rows) / len(rows)), rel=1e-9)
+    weights = torch.rand(scores.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    binary = (labels > 0).long()
+    for item_weights in ("equal", "gains"):  # of one grade both are the same, also with weights of the caller
+        ours = ListwiseCELoss(item_weights=item_weights)(scores, binary, weights=weights)
+        torch.testing.assert_close(ours, ListwiseCELoss()(scores, binary, weights=weights))
+
+
 @pytest.mark.parametrize("offset", [0.0, 300.0])
 def test_listwise_cross_entropy_averages_in_logarithms(offset):
     """u = (1 - rate) u + rate g by the definition, however large the exponentials."""

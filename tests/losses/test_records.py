@@ -28,12 +28,6 @@ EXEMPT = {
     "LateMemoryLoss": "takes a loss over scores",
     "LateMemoryPairs": "takes a loss of pytorch-metric-learning",
     "ALRPLoss": "takes the errors of boxes besides scores; a loss of detection only",
-    "Link": "a part of a loss",
-    "Prior": "a part of a loss",
-    "ConstantPrior": "a part of a loss",
-    "BatchPrior": "a part of a loss",
-    "GroupPrior": "a part of a loss",
-    "PriorSchedule": "a part of a loss",
     "ListTotals": "a part of a loss",
 }
 SEVERAL = {"BalancedCrossEntropyLoss": 2, "MetricLearningLoss": 4}

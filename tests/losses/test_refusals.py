@@ -90,7 +90,7 @@ def test_retrieval_refuses_before_the_state_is_written():
     "batch, message",
     [
         (torch.eye(8), "memory: expected at least the 8 vectors of a batch, got 6"),
-        (torch.eye(6)[:, :3], "embeddings: expected 4 numbers each, as remembered, got 3"),
+        (torch.eye(6)[:, :3], "embeddings: expected 4 numbers each, as in memory, got 3"),
     ],
 )
 def test_a_batch_that_a_memory_cannot_take_is_refused_before_the_state_is_written(batch, message):

@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 import torch
 
+from rankwise import lists as lists_module
 from rankwise.lists import Lists
 from rankwise.losses import LOSSES, EmbeddingLoss, LateMemoryLoss
 from rankwise.losses import similarity as module
 from rankwise.losses.similarity import FewRelevant, similarity_lists
-from rankwise.pairs import by_chunks
 
 OVER_LISTS = [record for record in LOSSES if record.inputs == "scores" and record.labels == "binary"]
 
 
 @pytest.fixture(autouse=True)
 def even_small_batches(monkeypatch):
-    monkeypatch.setattr(by_chunks, "_MANY", 1)
+    monkeypatch.setattr(lists_module, "_MANY", 1)
 
 
 def batch(size=96, seed=0):
@@ -48,7 +48,7 @@ def test_they_are_the_lists_of_labels_and_masks(monkeypatch, own, more):
     wanted, wanted_there = plain.positives
     assert torch.equal(there, wanted_there)
     assert torch.equal(places[there], wanted[wanted_there])
-    assert torch.equal(few.item_mask.mask, plain.mask & ~plain.labels)
+    assert torch.equal(few.negatives.mask, plain.mask & ~plain.labels)
 
 
 @pytest.mark.parametrize("record", OVER_LISTS, ids=lambda record: record.name)

@@ -173,5 +173,5 @@ def test_losses_without_a_state_have_an_empty_one():
 def test_a_mark_that_is_none_is_refused():
     state = used(AUPRCLoss).state_dict()
     state["_extra_state"] = torch.tensor([1, 2, 3], dtype=torch.uint8)
-    with pytest.raises(RuntimeError, match=r"state: expected that of AUPRCLoss.*, got something that says nothing"):
+    with pytest.raises(RuntimeError, match=r"state: expected that of AUPRCLoss.*, got a mark that cannot be read"):
         AUPRCLoss().load_state_dict(state)

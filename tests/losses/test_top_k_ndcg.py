@@ -100,10 +100,49 @@ def test_whole_lists_have_the_value_of_the_definition(selector_gradient):
     assert loss(scores, labels).item() == pytest.approx((total / 3).item(), abs=1e-9)
 
 
-def test_the_full_gradient_is_that_of_the_value():
+def test_the_squared_hinge_selects_items_above_the_threshold_only():
+    scores, labels = random_lists(2)
+    loss = TopKNDCGLoss(k=4, selector="squared-hinge", temperature=0.7)
+    total = 0.0
+    for h, y in zip(scores, labels, strict=True):
+        lam = oracle.threshold(h, 4, 0.01, 1e-6)
+        total += oracle.song(list(h), y.tolist(), select=lambda s, lam=lam: max(0.0, (s - lam) / 0.7) ** 2, k=4)
+    assert loss(scores, labels).item() == pytest.approx(float(total / 3), abs=1e-9)
+
+
+def test_the_rank_selects_items_by_their_surrogate_rank():
+    scores, labels = random_lists(2)
+    loss = TopKNDCGLoss(k=4, selector="rank", temperature=2.0)
+    total = 0.0
+    for h, y in zip(scores, labels, strict=True):
+        ranks = {float(h[i]): len(h) * oracle.mean_loss(list(h), i, 1.0) for i in range(len(h))}
+        total += oracle.song(list(h), y.tolist(), select=lambda s, r=ranks: torch.sigmoid((4 - r[float(s)]) / 2.0), k=4)
+    assert loss(scores, labels).item() == pytest.approx(float(total / 3), abs=1e-9)
+    short = TopKNDCGLoss(k=20, selector="rank")
+    torch.testing.assert_close(short(scores, labels), NDCGLoss()(scores, labels))
+
+
+def test_the_plain_step_moves_the_threshold_by_the_slope():
+    generator = torch.Generator().manual_seed(0)
+    whole = torch.rand(50, generator=generator, dtype=torch.float64)
+    tracker = ThresholdTracker(5, tau=0.05, tau_norm=1e-3, step_size=0.2, step_unit="score")
+    lam = None
+    for _ in range(4):
+        drawn = whole[torch.randperm(50, generator=generator)[:20]]
+        value = tracker(drawn[None], equal_shares(drawn[None]), torch.tensor([50]), torch.tensor([4])).value.item()
+        if lam is None:
+            lam = value  # the first batch starts it
+            continue
+        above = sum(torch.sigmoid((drawn - lam) / 0.05).tolist()) / 20
+        lam -= 0.2 * (5.5 / 50 + 1e-3 * (lam - drawn.mean().item()) - above)
+        assert value == pytest.approx(lam, rel=1e-6)
+
+
+@pytest.mark.parametrize("selector", ["sigmoid", "squared-hinge", "rank"])
+def test_the_full_gradient_is_that_of_the_value(selector):
     """Finite differences of the whole objective, the threshold solved anew at every point."""
     scores, labels = random_lists(3, lists=2, length=9)
-    loss = TopKNDCGLoss(k=3, selector_gradient="full", threshold_tau=0.3)
+    loss = TopKNDCGLoss(k=3, selector=selector, selector_gradient="full", threshold_tau=0.3, temperature=0.5)
     scores.requires_grad_()
     assert torch.autograd.gradcheck(lambda s: loss(s, labels), scores, eps=1e-6, atol=1e-7)
 

@@ -127,6 +127,17 @@ def test_outputs_belong_to_the_anchors(backbone, anchors):
     assert "anchors" not in detector.state_dict()
 
 
+@pytest.mark.parametrize("levels, anchors", [(3, 126), (4, 128), (5, 129)])
+def test_a_resnet_has_three_to_five_levels_all_of_which_learn(levels, anchors):
+    torch.manual_seed(0)
+    detector = RetinaNetDetector(3, (64, 96), backbone="resnet18", channels=16, scale=2, levels=levels)
+    found = detector(torch.rand(2, 3, 64, 96))
+    assert found.shape[1] == len(detector.anchors) == anchors
+    found.sum().backward()
+    body = [name for name, each in detector.named_parameters() if each.grad is None]
+    assert body == []
+
+
 def test_a_resnet_starts_from_a_file(tmp_path):
     torch.manual_seed(1)
     network = torchvision.models.resnet18()

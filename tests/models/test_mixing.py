@@ -35,7 +35,16 @@ def test_a_sigmoid_minimises_the_log_loss_whatever_the_unit_of_the_scores(shift,
     best = minimize(lambda at: log_loss(at[0] * own.numpy() + at[1], targets, w), np.zeros(2), tol=1e-12)
     reached = log_loss(slope * (own.numpy() * scale + shift) + intercept, targets, w)
     assert reached <= best.fun + 1e-6
-    assert slope * scale == pytest.approx(best.x[0], rel=1e-2)
+    assert slope * scale == pytest.approx(best.x[0], rel=1e-4)
+
+
+def test_a_sigmoid_fits_one_positive_far_from_all_others():
+    """A slope of 1 per standard deviation would put it at 300, where the log loss is straight."""
+    scores = torch.zeros(100_001)
+    scores[-1] = 1
+    slope, intercept = fit_sigmoid(scores, scores > 0)
+    assert expit(slope + intercept) == pytest.approx(2 / 3, rel=1e-6)
+    assert expit(intercept) == pytest.approx(1 / 100_002, rel=1e-3)
 
 
 def test_a_sigmoid_keeps_the_order_of_useless_scores():

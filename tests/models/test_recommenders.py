@@ -53,6 +53,14 @@ def test_items_that_do_not_fit_the_users_are_refused(build):
         build(6, 9, dimensions=4)(torch.tensor([5, 0]), torch.tensor([1, 2, 3]))
 
 
+def test_neumf_scores_all_items_alike_with_and_without_a_graph(monkeypatch):
+    monkeypatch.setattr("rankwise.models.recommenders._PAIRS_ON_CPU", 4)
+    model, users = NeuMF(6, 9, dimensions=4, hidden=(5, 3)), torch.tensor([5, 0, 5])
+    with torch.no_grad():
+        in_blocks = model(users)
+    torch.testing.assert_close(in_blocks, model(users).detach())
+
+
 def test_neumf_needs_a_layer():
     with pytest.raises(ValueError, match="hidden: expected at least one width, got none"):
         NeuMF(6, 9, hidden=())

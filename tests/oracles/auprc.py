@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import torch
@@ -22,6 +23,24 @@ def interpolate(scores, count, bounds=(-math.inf, math.inf)):
         i = math.floor(t)
         a = t - i
         quantiles.append(0.5 * ((1 - a) * u[i] + a * u[i + 1]) + 0.5 * ((1 - a) * u[i + 1] + a * u[i + 2]))
+    return quantiles
+
+
+def interpolate_weighted(scores, weights, count, bounds=(-math.inf, math.inf)):
+    """The same with item i as wide as its weight: the polyline through (w_1 + .. + w_i, (u_i + u_{i+1}) / 2)."""
+    items = sorted(zip(scores, weights, strict=True))
+    u = [score for score, _ in items]
+    if len(u) == 1:
+        return [u[0]] * count
+    u = [max(2 * u[0] - u[1], bounds[0]), *u, min(2 * u[-1] - u[-2], bounds[1])]
+    knots = [sum(weight for _, weight in items[:i]) for i in range(len(items) + 1)]
+    heights = [(left + right) / 2 for left, right in itertools.pairwise(u)]
+    quantiles = []
+    for j in range(count):
+        t = (j + 0.5) * knots[-1] / count
+        i = max(i for i in range(len(items)) if knots[i] <= t)
+        a = (t - knots[i]) / (knots[i + 1] - knots[i])
+        quantiles.append((1 - a) * heights[i] + a * heights[i + 1])
     return quantiles
 
 

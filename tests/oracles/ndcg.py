@@ -60,8 +60,8 @@ def stratified_mean(values_relevant, values_irrelevant, own, relevant, size):
     return total + (size - relevant) / size * sum(values_irrelevant) / len(values_irrelevant)
 
 
-def listwise_cross_entropy(h, grades):
-    gains = [2**y - 1 for y in grades]
+def listwise_cross_entropy(h, grades, gain=lambda y: 2**y - 1):
+    gains = [gain(y) for y in grades]
     total = 0.0
     for i, gain in enumerate(gains):
         if gain > 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -201,8 +202,9 @@ def test_rows_at_once_and_workers_change_nothing():
     assert torch.equal(problem.predict(model, DATA.test).corners, ahead.predict(model, DATA.test).corners)
 
 
-def test_perfect_outputs_find_everything_and_boxes_come_in_pixels_of_the_files():
-    part = make_part(6, seed=7, size=(96, 64))
+@pytest.mark.parametrize("fit, size", [("squash", (96, 64)), ("keep", (96, 96))])
+def test_perfect_outputs_find_everything_and_boxes_come_in_pixels_of_the_files(fit, size):
+    part = replace(make_part(6, seed=7, size=size), fit=fit)
     anchors = PROBLEM.model.anchors(part.size)
 
     class Perfect(RetinaNetDetector):

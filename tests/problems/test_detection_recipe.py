@@ -156,9 +156,9 @@ def sideways(path, target):
         (["model={backbone: resnet18, frozen_batch_norm: true}"], "model: expected weights with frozen_batch_norm"),
         (["model.kind=faster"], "model.kind: expected 'retinanet' or 'faster-rcnn', got 'faster'"),
         (["model.sampled=64"], "model: expected faster-rcnn with sampled, got retinanet"),
-        (["model.kind=faster-rcnn"], "expected no gradient.rows_at_once and no gradient.previous_weights"),
+        (["model.kind=faster-rcnn", "gradient.rows_at_once=2"], "expected no gradient.rows_at_once"),
         (
-            ["model.kind=faster-rcnn", "gradient={}", "loss=alrp"],
+            ["model.kind=faster-rcnn", "loss=alrp"],
             "expected a loss over lists with model.kind: faster-rcnn",
         ),
         (["loss=alrp", "lists=balanced"], "expected lists: classes or all with loss: alrp, got balanced"),

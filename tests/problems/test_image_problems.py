@@ -10,13 +10,13 @@ import torch
 from sklearn.metrics import average_precision_score
 
 from rankwise.data import ImageSchema, Split, imbalanced
-from rankwise.losses import EmbeddingLoss, LateMemoryLoss
+from rankwise.losses import EmbeddingLoss, LateMemoryLoss, StableAPLoss
 from rankwise.losses.baselines.metric_learning import LateMemoryPairs
 from rankwise.metrics import evaluate_retrieval
 from rankwise.problems import ImageRetrieval, LongTail, load_problem
 from rankwise.problems.images import predict_images
 from rankwise.problems.longtail import class_groups
-from rankwise.training import Checkpoints, fit, read_checkpoint
+from rankwise.training import Checkpoints, PreviousWeights, fit, read_checkpoint
 from workers.fitting import fit_with
 from workers.pictures import make_part, make_split
 
@@ -197,6 +197,63 @@ def test_feature_mixup_trains_a_resnet():
     value = problem.training_step(problem.build_model(schema), loss, next(iter(problem.train_loader(part, seed=0))))
     value.backward()
     assert seen == [(32, 8)]
+
+
+MIXED = RETRIEVAL.changed(
+    loss={"name": "stable-ap", "update_rate": 0.2},
+    model={"mixup": True, "dimensions": 16},
+    gradient={"previous_weights": True},
+)
+
+
+def test_the_previous_weights_see_the_same_mixture():
+    torch.manual_seed(0)
+    model, loss, seen = MIXED.build_model(SCHEMA), build_loss(MIXED), []
+    previous = PreviousWeights(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    loss.register_forward_pre_hook(lambda _, given, named: seen.append((given[0], *named.values())), with_kwargs=True)
+    for batch in MIXED.train_loader(DATA.train, seed=0):
+        MIXED.training_step(model, loss, batch, previous=previous)
+    for vectors, before in seen:  # no step was taken: both are outputs of the same weights
+        assert vectors.shape == (96, 16)
+        torch.testing.assert_close(vectors.detach(), before)
+
+
+def test_the_mean_of_mixed_scores_follows_the_weights_without_delay():
+    """Equation 6 with the whole data set as the batch: the error shrinks by exactly 1 - update_rate in each step."""
+    torch.manual_seed(0)
+    part = make_part(classes=3, each=4)
+    model = MIXED.build_model(ImageSchema.of(part)).double()
+    loss = EmbeddingLoss(StableAPLoss(update_rate=0.2, link="none")).double()
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.5)
+    previous = PreviousWeights(model, optimiser)
+    batch = part.__getitems__(list(range(12)))
+    batch = batch._replace(features=batch.features.double())
+    errors = []
+    for _ in range(4):
+        torch.manual_seed(1)  # the same mixture in every step: the same items
+        value = MIXED.training_step(model, loss, batch, previous=previous)
+        torch.manual_seed(1)
+        with torch.no_grad():
+            vectors, labels = model.mixed(batch.features, batch.labels)
+        similarities = vectors @ vectors.T
+        same = (labels[:, None] == labels).fill_diagonal_(False)
+        means = torch.stack([similarities[i][same[i]].mean() for i in range(len(labels))])
+        ids, rows = loss.loss.tracker.table.ids, loss.loss.tracker.table.rows[:, 0]
+        exact = torch.stack([means[labels == label].mean() for label in ids])
+        if not errors:
+            loss.loss.tracker.table.rows.add_(0.3)  # the remembered mean is off by .3
+        errors.append((rows - exact).mean().item())
+        optimiser.zero_grad()
+        value.backward()
+        optimiser.step()
+    assert errors == pytest.approx([0.3, 0.24, 0.192, 0.1536], abs=1e-6)
+
+
+def test_a_mixed_training_with_previous_weights_is_resumed_bit_by_bit(tmp_path):
+    options = {"steps": 4, "every": 4, "gradient": {"previous_weights": True}}
+    straight = train(MIXED, checkpoints=Checkpoints(tmp_path, keep=100), save_every=1, **options)
+    for path in Checkpoints(tmp_path).paths()[1::2]:
+        assert_same(straight, train(MIXED, start=read_checkpoint(path), **options))
 
 
 def test_without_torchvision_the_small_network_learns_from_arrays(monkeypatch):

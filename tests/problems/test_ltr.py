@@ -90,6 +90,39 @@ def test_the_last_layer_is_drawn_anew_after_the_warm_up():
     assert changes == [[False] * 6, [False] * 4 + [True] * 2, [False] * 6]
 
 
+@pytest.mark.parametrize("name", ["cosine", "steps", "constant"])
+def test_the_warm_up_has_a_learning_rate_of_its_own(name):
+    options = {"schedule": {"name": name}, "optimiser": {"learning_rate": 0.01}, "budget": {"steps": 8}}
+    rates = {}
+    for warm_up in (None, {"steps": 3}, {"steps": 3, "learning_rate": 0.05}):
+        problem = SearchRanking(warm_up=warm_up, **options)
+        optimiser = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.01)
+        schedule = problem.build_schedule(optimiser, 8)
+        rates[str(warm_up)] = seen = []
+        for _ in range(8):
+            seen.append(optimiser.param_groups[0]["lr"])
+            optimiser.step()
+            schedule.step()
+    plain, without, own = rates.values()
+    assert plain == without
+    assert own[:3] == pytest.approx([0.05] * 3)
+    assert own[3:] == pytest.approx(plain[3:])
+
+
+def test_long_lists_are_cut_for_training_and_whole_in_evaluation():
+    problem = SearchRanking(batches={"queries": 4, "longest": 6})
+    seen = []
+    for batch in problem.train_loader(DATA.train, seed=0):
+        for query in batch.query_ids.unique():
+            own = batch.query_ids == query
+            whole = (DATA.train.query_ids == query).sum()
+            assert int(own.sum()) == min(6, int(whole))
+            assert bool((batch.labels[own] > 0).any())
+            seen.append(int(whole))
+    assert max(seen) > 6
+    assert len(problem.predict(problem.build_model(SCHEMA), DATA.test)) == len(DATA.test.labels)
+
+
 def test_dropout_is_for_training_only():
     model = SearchRanking(model={"hidden": [64], "dropout": 0.5}).build_model(SCHEMA)
     rows = DATA.test.features

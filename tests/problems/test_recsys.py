@@ -177,6 +177,26 @@ def test_a_loss_of_sampled_lists_is_told_what_the_lists_hold():
     assert warmed.losses[0].totals.size.tolist() == [ITEMS] * USERS
 
 
+def test_the_last_layer_is_drawn_anew_after_the_warm_up():
+    warm_up = {"loss": "solc", "steps": 1, "learning_rate": 0.5, "reset_last_layer": True}
+    problem = Recommendation(
+        model={"name": "neumf", "dimensions": 8},
+        warm_up=warm_up,
+        batches={"users": 32, "relevant": 2, "irrelevant": 4},
+    )
+    model, loss = problem.build_model(SCHEMA), problem.build_loss(SCHEMA, PARTS.train, steps=3)
+    changed = []
+    for batch, _ in zip(problem.train_loader(PARTS.train, seed=0), range(3), strict=False):
+        before = {name: weights.clone() for name, weights in model.named_parameters()}
+        problem.training_step(model, loss, batch)
+        changed.append([name for name, weights in model.named_parameters() if not torch.equal(weights, before[name])])
+    assert changed[0] == changed[2] == []
+    assert changed[1], "the second step is the first after the warm-up"
+    optimiser = torch.optim.SGD(model.parameters(), lr=problem.optimiser.learning_rate)
+    problem.build_schedule(optimiser, 3)
+    assert optimiser.param_groups[0]["lr"] == pytest.approx(0.5)
+
+
 def ndcg(problem, model):
     return problem.evaluate(model, PARTS.test).means["ndcg@20"]
 
@@ -331,11 +351,8 @@ def test_a_share_of_each_users_pairs_is_held_out_for_the_test():
 
 def test_training_is_evaluated_on_the_users_asked_for_and_not_before_it():
     problem = Recommendation(model={"name": "item-item"}, batches={"users": 32}, refit=False, **FAST)
-    options = {"every": 2, "at_start": False, "users": 20}
-    part = problem.changed(evaluation=options).evaluation.select(PARTS.validation)
-    assert len(part) == 20
-    assert all((part.labels.starts.diff() > 0).tolist())
-    assert len(problem.evaluation.select(PARTS.validation)) == len(PARTS.validation)
+    options = {"every": 2, "at_start": False, "rows": 20}
+    part = PARTS.validation.take(torch.arange(20) * len(PARTS.validation) // 20)
     fitted = fit(problem.changed(budget={"steps": 4}, evaluation=options), SCHEMA, PARTS)
     assert fitted.history.steps == [2, 4]
     fitted.model.eval()

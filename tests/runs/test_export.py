@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from io import BytesIO
+import zipfile
+from functools import cache
 
 import numpy as np
 import polars as pl
@@ -79,24 +80,32 @@ def trained(folder):
         "matrix-factorisation": {"model": {"name": "matrix-factorisation"}},
         "neumf": {"model": {"name": "neumf", "hidden": [8]}},
     }
-    known = {}
 
+    @cache
     def train(case):
-        if case in known:
-            return known[case]
         if case in ("tabular", "tabular log"):
-            known[case] = train_cells("log" if case == "tabular log" else "standard")
-        elif case == "image-retrieval":
-            known[case] = train_digits()
-        else:
-            kind = {"context-aware": "ltr"}.get(case, "recsys" if case in changes else case)
-            with pytest.MonkeyPatch.context() as patch:
-                patch.chdir(folder)
-                run = rw.train(make_problem({"task": kind, **LEARNED, **RECIPES[kind], **changes.get(case, {})}))
-            known[case] = run, folder / files[kind]
-        return known[case]
+            return train_cells("log" if case == "tabular log" else "standard")
+        if case == "image-retrieval":
+            return train_digits()
+        kind = {"context-aware": "ltr"}.get(case, "recsys" if case in changes else case)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(folder)
+            run = rw.train(make_problem({"task": kind, **LEARNED, **RECIPES[kind], **changes.get(case, {})}))
+        return run, folder / files[kind]
 
     return train
+
+
+@pytest.fixture(scope="module")
+def exported(trained, tmp_path_factory):
+    """A function from the name of a case and a format to its exported file; each is written once."""
+    folder = tmp_path_factory.mktemp("files")
+
+    @cache
+    def export(case, suffix):
+        return trained(case)[0].export(folder / f"{case}.{suffix}")
+
+    return export
 
 
 def call(path, inputs):
@@ -164,16 +173,16 @@ CASES = [
 
 @pytest.mark.parametrize("suffix", FORMATS)
 @pytest.mark.parametrize("case", CASES)
-def test_the_file_gives_the_outputs_of_the_run(trained, tmp_path, case, suffix):
+def test_the_file_gives_the_outputs_of_the_run(trained, exported, case, suffix):
     run, source = trained(case)
-    exported = run.export(tmp_path / f"model.{suffix}")
+    file = exported(case, suffix)
     inputs, expected = raw_inputs(case, run, source)
-    outputs, metadata = call(exported.path, inputs)
+    outputs, metadata = call(file.path, inputs)
     difference = float((outputs - expected).abs().max())
     print(f"{case}, {suffix}: largest difference {difference:.1e}")  # shown by pytest -s
     assert float(expected.std()) > 0.01  # the outputs of different rows differ
     assert difference <= 1e-5
-    assert metadata == json.loads(json.dumps(exported.metadata))
+    assert metadata == json.loads(json.dumps(file.metadata))
     assert metadata["kind"] == run.problem.kind
     assert {name: (each["dtype"], len(each["shape"])) for name, each in metadata["inputs"].items()} == {
         name: (str(tensor.dtype).removeprefix("torch."), tensor.ndim) for name, tensor in inputs.items()
@@ -182,18 +191,18 @@ def test_the_file_gives_the_outputs_of_the_run(trained, tmp_path, case, suffix):
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
-def test_any_number_of_rows_is_taken(trained, tmp_path, suffix):
-    run, _ = trained("pap")
-    path = run.export(tmp_path / f"model.{suffix}").path
-    rows = torch.randn(700, 3)
+def test_any_number_of_rows_is_taken(trained, exported, suffix):
+    path = exported("ltr", suffix).path
+    inputs, _ = raw_inputs("ltr", *trained("ltr"))
+    rows = torch.randn(700, inputs["features"].shape[1])
     outputs, _ = call(path, {"features": rows})
     for count in (1, 2, 700):
         assert torch.allclose(call(path, {"features": rows[:count]})[0], outputs[:count], atol=1e-6)
 
 
-def test_the_metadata_name_the_columns_and_the_values_of_categories(trained, tmp_path):
+def test_the_metadata_name_the_columns_and_the_values_of_categories(trained, exported):
     run, source = trained("tabular")
-    path = run.export(tmp_path / "model.onnx").path
+    path = exported("tabular", "onnx").path
     inputs, expected = raw_inputs("tabular", run, source)
     _, metadata = call(path, inputs)
     columns = metadata["inputs"]["features"]["columns"]
@@ -283,20 +292,17 @@ def test_onnx_without_its_packages_is_one_sentence(trained, tmp_path, monkeypatc
     assert run.export(tmp_path / "model.pt2").difference <= 1e-5
 
 
-def test_a_model_by_history_keeps_no_names_of_users(trained, tmp_path):
-    by_history = trained("recsys")[0].export(tmp_path / "history.pt2").metadata["schema"]
-    by_user = trained("matrix-factorisation")[0].export(tmp_path / "users.pt2").metadata["schema"]
+def test_a_model_by_history_keeps_no_names_of_users(exported):
+    by_history = exported("recsys", "pt2").metadata["schema"]
+    by_user = exported("matrix-factorisation", "pt2").metadata["schema"]
     assert "users" not in by_history
     assert len(by_user["users"]) == 40
     assert by_history["items"] == by_user["items"]
 
 
-def test_a_file_names_no_folder_of_the_machine(trained, tmp_path):
-    import zipfile
-
-    run, _ = trained("ltr")
-    onnx = run.export(tmp_path / "model.onnx").path.read_bytes()
-    archive = zipfile.ZipFile(BytesIO(run.export(tmp_path / "model.pt2").path.read_bytes()))
+def test_a_file_names_no_folder_of_the_machine(exported):
+    onnx = exported("ltr", "onnx").path.read_bytes()
+    archive = zipfile.ZipFile(exported("ltr", "pt2").path)
     for content in (onnx, *(archive.read(name) for name in archive.namelist())):
         assert b"site-packages" not in content
         assert b"interfaces.py" not in content

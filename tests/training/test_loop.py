@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.utils.data import DataLoader
@@ -47,6 +49,27 @@ def test_the_random_state_of_the_caller_is_neither_read_nor_changed():
     assert torch.equal(before, torch.random.get_rng_state())
     torch.manual_seed(2)
     assert train().history.losses == first.history.losses
+
+
+def test_some_rows_of_the_validation_part_are_evaluated_when_asked():
+    seen = []
+
+    class Counting(Tabular):
+        def evaluate(self, model, part, *, bootstrap=0):
+            seen.append(len(part))
+            return super().evaluate(model, part, bootstrap=bootstrap)
+
+    whole = len(EIGHTS.validation)
+    for rows in (70, whole + 1):
+        fit_with(eights(kind=Counting), EIGHTS, steps=10, rows=rows)
+    assert seen == [70, 70, whole, whole]
+
+
+def test_rows_of_lists_are_not_torn_apart():
+    validation = EIGHTS.validation
+    lists = replace(EIGHTS, validation=replace(validation, query_ids=torch.arange(len(validation)) // 9))
+    with pytest.raises(ValueError, match=r"evaluation\.rows: expected none where a list has several rows"):
+        fit_with(eights(), lists, steps=10, rows=20)
 
 
 # The marks are at least 5 standard deviations below the mean over seeds.

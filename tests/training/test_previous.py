@@ -99,6 +99,17 @@ def test_random_models_draw_the_same_right_after():
     assert torch.equal(labels, same)
 
 
+def test_another_method_can_be_called():
+    class Scaled(MLPScorer):
+        def scaled(self, features, factor):
+            return self(features) * factor
+
+    model, optimiser, previous = make(Scaled(6, hidden=(8,)))
+    before = model(FEATURES)
+    step(model, optimiser, before.square().mean())
+    torch.testing.assert_close(previous(FEATURES, 3.0, method="scaled"), 3 * before.detach())
+
+
 def test_frozen_and_tied_weights():
     class Tied(nn.Module):
         def __init__(self):

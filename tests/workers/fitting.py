@@ -36,6 +36,7 @@ def fit_with(
     *,
     steps: int = 30,
     every: int | None = 10,
+    rows: int | None = None,
     patience: int | None = None,
     weights: str = "last",
     optimiser: Any = None,
@@ -47,7 +48,7 @@ def fit_with(
     groups = {name: rest.pop(name) for name in ("gradient", "average", "device") if name in rest}
     changed = problem.changed(
         budget={"steps": steps},
-        evaluation={"every": every, "patience": patience, "weights": weights},
+        evaluation={"every": every, "rows": rows, "patience": patience, "weights": weights},
         optimiser=optimiser or {"learning_rate": 3e-3},
         schedule=schedule or {"name": "cosine"},
         checkpoints={"every": save_every, "keep": 100},

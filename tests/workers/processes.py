@@ -57,6 +57,10 @@ class Program:
         self._process.start()
 
     @property
+    def pid(self) -> int | None:
+        return self._process.pid
+
+    @property
     def returncode(self) -> int | None:
         return self._process.exitcode
 

@@ -24,7 +24,7 @@ from rankwise.losses import (
     create_loss,
 )
 from rankwise.losses.baselines import ALRPLoss, GumbelApproxNDCGLoss
-from rankwise.models import Anchors, Sampled
+from rankwise.models import Anchors, FeatureMixup, Sampled
 
 STEPS = 4
 ANCHORS = Anchors(
@@ -87,6 +87,7 @@ def build(kind: str) -> torch.nn.Module:
         "stable one list": StableAPLoss,
         "stable ragged": lambda: StableAPLoss("batch", outer="batch", update_rate=0.1),
         "stable embedding": lambda: EmbeddingLoss(StableAPLoss(update_rate=0.1)),
+        "mixed embedding": lambda: EmbeddingLoss(StableAPLoss(update_rate=0.1)),
         "song": lambda: NDCGLoss(statistics, update_rate=0.3),
         "k-song": lambda: TopKNDCGLoss(5, statistics),
         "k-song full": lambda: TopKNDCGLoss(5, statistics, selector_gradient="full", threshold_tau=0.1),
@@ -135,13 +136,19 @@ def train(kind: str, rank: int, world: int, rendezvous: str, out: str) -> None:
             labels, boxes = boxes_of(step, rank, world)
             value = loss(output.view(-1, 16, 6), labels, boxes)
         elif kind == "proposals":
-            value = loss(Sampled(output, batch["classes"] % 3 - 1, output.new_zeros(()), output.new_zeros(())))
+            sampled = Sampled(output, batch["classes"] % 3 - 1, output.new_zeros(()), output.new_zeros(()), [])
+            value = loss(sampled, previous=earlier(batch["features"]).detach())
         elif kind in SAMPLED:
             value = loss(output[:, 0], batch["classes"], query_ids=batch["queries"], sample_ids=batch["items"])
         elif kind in ("ragged", "noise"):
             value = loss(output[:, 0], batch["labels"], query_ids=batch["queries"])
         elif kind == "soap":
             value = loss(output[:, 0], batch["labels"], sample_ids=batch["items"])
+        elif kind == "mixed embedding":
+            # Samples of a class are equal, so that every mixture of them is the same, whoever draws it.
+            mix, same = FeatureMixup(), torch.cos(batch["classes"][:, None] + torch.arange(6.0))
+            features, classes = mix(same, batch["classes"])
+            value = loss(model(features), classes, previous_embeddings=earlier(features))
         elif kind == "stable embedding":
             value = loss(output, batch["classes"], previous_embeddings=earlier(batch["features"]))
         elif kind == "stable ragged":

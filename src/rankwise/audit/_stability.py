@@ -185,7 +185,7 @@ def _draw(pool: Tensor, count: int, generator: torch.Generator) -> Tensor:
 def _replacements(
     drawn: Tensor, of_kind: Tensor, pool: Tensor, everything: Tensor, generator: torch.Generator
 ) -> Tensor:
-    """The list again and again, (K, n), each time with one example of a kind replaced."""
+    """Return K copies of the list, (K, n), each with one example of a kind replaced."""
     indices = of_kind.nonzero().squeeze(1)
     own = drawn[indices]
     some = indices[torch.randint(len(indices), (_RANDOM,), generator=generator)]
@@ -348,8 +348,10 @@ def list_stability(
 def _with_one_replaced(
     rows: Tensor, kinds: Tensor, counts: tuple[int, int], models: int, generator: torch.Generator
 ) -> list[Tensor]:
-    """Return data sets as rows of example indices, (models, N), positives first; copies with one positive replaced; and
-    with a negative replaced."""
+    """Draw data sets as rows of example indices (models, N), positives first.
+
+    Return them, copies with one positive replaced, and copies with one negative replaced.
+    """
     pools = [(kinds == kind).nonzero().squeeze(1) for kind in (1, 0)]
     drawn = [
         pool[torch.randint(len(pool), (models, count + 1), generator=generator)]

@@ -124,6 +124,31 @@ def train(
     train(what, changes or [], default_folder(what) if out is None else out, resume=resume, options=options)
 
 
+@app.command(short_help="Measure what a recipe costs, on made data of its true shape.")
+def rehearse(
+    recipe: Annotated[str, typer.Argument(help="A YAML file, or a name from `rankwise list recipes`.")],
+    changes: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="Changes to the recipe, such as batches.size=64."),
+    ] = None,
+    steps: Annotated[int, typer.Option(min=1, help="Steps to take.")] = 20,
+    clock: Annotated[
+        str, typer.Option(help="What to count: wall, or cpu, the CPU time of this process, on a busy machine.")
+    ] = "wall",
+) -> None:
+    """Measure what a recipe costs on this machine, without its data: memory, time of a step, of an evaluation, of all.
+
+    Data of the shape that the recipe states (`about.shape`) are made at random in a temporary folder, read, trained on
+    for some steps and evaluated once; nothing is left behind. Ends with 1 if the recipe cannot be run as it is:
+    evaluations that take longer than the training between them, or too little memory.
+    """
+    from rankwise.cli.rehearse import show_rehearsal
+
+    if clock not in (words := ("wall", "cpu")):
+        raise typer.BadParameter(f"unknown word {clock!r}{nearest(clock, words)}", param_hint="--clock")
+    raise typer.Exit(show_rehearsal(recipe, changes or [], steps=steps, clock=clock))
+
+
 @app.command(short_help="Measure how well scores, or a trained run, rank.")
 def evaluate(
     what: Annotated[Path, typer.Argument(exists=True, help="A file of scores, or the folder of a run.")],
@@ -372,7 +397,7 @@ def compare(
 ) -> None:
     """Is one model better than another, or was it luck? Differences to the first, with intervals and a paired test.
 
-    With many queries their differences are tested; with a single list its items are drawn again and again.
+    With many queries their differences are tested; with a single list its items are drawn with replacement.
     """
     if len(paths) < 2:
         raise typer.BadParameter("expected two or more", param_hint="PATHS")
@@ -403,7 +428,11 @@ def list_(
 def check_data(
     files: Annotated[
         list[Path],
-        typer.Argument(exists=True, dir_okay=False, help="Tables or LETOR files; the first is for training."),
+        typer.Argument(
+            exists=True,
+            help="Tables or LETOR files, the first for training; or images, boxes, pairs, rows with many labels, each "
+            "in the layout of its data set.",
+        ),
     ],
     label: Annotated[str | None, typer.Option(help="The label column of a table; the last by default.")] = None,
     query: Annotated[str | None, typer.Option(help="The column that says which list a row belongs to.")] = None,

@@ -7,12 +7,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from rankwise.cli.console import print_paragraph, print_table, progress_bar
 from rankwise.cli.machine import record
 from rankwise.extras import require
+
+if TYPE_CHECKING:
+    from rankwise.data.check import Finding
 
 __all__ = ["show_check"]
 
@@ -32,6 +36,22 @@ def show_check(
 ) -> int:
     """Print the findings in files, the first of which is for training; return 1 if there are errors, else 0."""
     require("check-data", ("polars", "sklearn"), extra="data")
+    from rankwise.data.forms import check_form, form_of
+
+    forms = [form_of(path) for path in files]
+    if set(forms) != {"table"}:
+        if label or query or drop or positive or positives is not None:
+            raise typer.BadParameter("expected for tables only", param_hint="--label, --query, --drop, --positive")
+        with progress_bar() as progress:
+            bar = progress.add_task("reading", total=len(files))
+            noticed = []
+            for path, form in zip(files, forms, strict=True):
+                progress.update(bar, description=f"reading {path.name}")
+                if form == "table":
+                    raise ValueError(f"{path}: expected data of the same form as the others, got a table")
+                noticed += check_form(path, form)
+                progress.advance(bar)
+        return _show_findings(noticed)
     from rankwise.data import Table
     from rankwise.data.check import Finding, check_parts
     from rankwise.data.letor import is_letor
@@ -92,6 +112,11 @@ def show_check(
         if table.schema.classes is not None:
             meaning = ", ".join(f"{label} is {word!r}" for label, word in enumerate(table.schema.classes))
             print_paragraph(f"{name}: label {meaning} (column {table.schema.label!r})")
+    return _show_findings(findings)
+
+
+def _show_findings(findings: list[Finding]) -> int:
+    """Print findings, the worst first, and the verdict; return 1 if there are errors."""
     findings.sort(key=lambda finding: SEVERITIES.index(finding.severity))
     texts = ("\n-> ".join(filter(None, (f"{each.part}: {each.what}", each.advice))) for each in findings)
     rows = [(each.severity, text) for each, text in zip(findings, texts, strict=True)]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from itertools import takewhile
 
 from rankwise.cli.console import print_table
 from rankwise.cli.machine import record
@@ -38,17 +36,26 @@ def _entries(kind: str) -> list[tuple[dict[str, object], tuple[str, ...]]]:
     from rankwise.problems.kinds import KINDS as PROBLEMS
     from rankwise.problems.kinds import library, problem_class
 
-    if kind == "tasks":
-        lines = {name: problem_class(name).summary for name in PROBLEMS}
-    else:
-        lines = {name: _first_sentence(text) for name, text in library().items()}
+    if kind == "recipes":
+        return [_recipe(name) for name in library()]
+    lines = {name: problem_class(name).summary for name in PROBLEMS}
     return [({"name": name, "summary": line}, (name, line)) for name, line in lines.items()]
 
 
-def _first_sentence(recipe: str) -> str:
-    """Return the first sentence of the comment at the top of a recipe."""
-    comment = takewhile(lambda line: line.startswith("#"), recipe.splitlines())
-    return re.split(r"(?<=\.) (?=[A-Z])", " ".join(line.lstrip("# ") for line in comment))[0]
+def _recipe(name: str) -> tuple[dict[str, object], tuple[str, ...]]:
+    """Return the facts of a recipe of the library and its row of the table."""
+    from rankwise.problems.load import load_about
+
+    about = load_about(name)
+    assert about is not None
+    facts = about.model_dump(exclude={"shape"})
+    lines = [about.data]
+    if about.paper is not None:
+        lines.append(f"{about.paper}: {about.expected}")
+    lines.append(f"needs {about.hardware}" + ("" if about.time is None else f"; {about.time}"))
+    if about.differs is not None:
+        lines.append(f"differs: {about.differs}")
+    return {"name": name, **facts}, (name, "\n".join(lines))
 
 
 def _facts(named: AnyRecord) -> dict[str, object]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 
 from rankwise.cli.machine import results_as_json
 from rankwise.cli.stop import INTERRUPTED, Stop
@@ -32,11 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = [each for each in given if each not in ("--debug", "--json")] or ["--help"]
     try:
         require("the command line", ("typer", "rich"), extra="train")
-        from rankwise.cli.app import app
-
         with results_as_json(as_json), warnings.catch_warnings():
             warnings.showwarning = _show_warning
-            ending = app(given, prog_name="rankwise", standalone_mode=False)
+            ending = _command()(given, prog_name="rankwise", standalone_mode=False)
         sys.stdout.flush()
     except (OSError, SystemExit) as problem:
         # Typer turns a broken pipe into an exit.
@@ -57,6 +56,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if ending == INTERRUPTED:
         return _end(INTERRUPTED, STOPPED)
     return ending if isinstance(ending, int) else 0
+
+
+@cache
+def _command() -> Callable[..., object]:
+    """Return the command line's parser, built once for a process."""
+    from typer.main import get_command
+
+    from rankwise.cli.app import app
+
+    return get_command(app)
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:

@@ -180,9 +180,9 @@ def _select(scores: Scores, rows: Tensor) -> Scores:
 
 
 def same_items(first: Scores, second: Scores, name: str) -> Scores:
-    """The second file with its rows in the order of the first, so that they can be compared item by item.
+    """Sort the rows of the second file like those of the first, so that they can be compared item by item.
 
-    Rows are matched by query and item where both files say which item a row is, otherwise they must be in order.
+    Rows are matched by query and item if both files have a column of items; otherwise they must be in the same order.
     """
     if len(first) != len(second):
         raise ValueError(f"{name}: expected the {len(first)} items of the first, got {len(second)}")

@@ -33,12 +33,13 @@ from rankwise.data.letor import read_letor, read_letor_comments
 from rankwise.data.multilabel import SparsePart, cut_multilabel, read_extreme
 from rankwise.data.netflix import read_netflix
 from rankwise.data.parts import Batch, Boxes, Part, Split, cut_by_class, require_labels
+from rankwise.data.rated_films import read_rated_films
 from rankwise.data.schema import DataNote, Schema
 from rankwise.data.score_lists import ScoreLists, open_score_lists
 from rankwise.data.scores import Scores, read_scores
 from rankwise.data.sparse import SparseRows
 from rankwise.data.sparse_schema import SparseSchema, read_multilabel
-from rankwise.data.splits import cut_by_query, cut_stratified, folds_by_query
+from rankwise.data.splits import cut_by_query, cut_stratified, cut_within_queries, folds_by_query
 from rankwise.data.table_files import open_table
 from rankwise.data.tables import Table, TableSchema, read_table
 from rankwise.data.text import TextCollection, TextPart, TextSchema, cut_queries, learn_texts
@@ -95,6 +96,7 @@ __all__ = [
     "cut_multilabel",
     "cut_queries",
     "cut_stratified",
+    "cut_within_queries",
     "folds_by_query",
     "histories",
     "hold_out",
@@ -121,6 +123,7 @@ __all__ = [
     "read_movielens",
     "read_multilabel",
     "read_netflix",
+    "read_rated_films",
     "read_scores",
     "read_table",
     "read_texts",

@@ -169,7 +169,7 @@ def _xml_names(path: Path) -> list[str]:
     if "<!" in text.replace("<!--", ""):
         raise ValueError(f"{path}: expected an XML file of labels without declarations (<!...>), got some")
     try:
-        # Without declarations there are no entities, which is what makes XML of strangers dangerous.
+        # Without declarations there are no entities, which make untrusted XML dangerous.
         root = ElementTree.fromstring(text)  # noqa: S314
     except ElementTree.ParseError as problem:
         raise ValueError(f"{path}: expected an XML file of labels, got {problem}") from None

@@ -285,7 +285,7 @@ def _check_batch(name: str, part: Part, positives: int | None, batch_size: int |
     direction = "too small" if difference < 0 else "too large"
     advice = ""
     if abs(difference) > BIAS:
-        advice = f"use a loss that reckons with the share of positives: AUPRCLoss({training_prior(prior)})"
+        advice = f"use a loss that knows the share of positives: AUPRCLoss({training_prior(prior)})"
     yield Finding(
         "warning" if abs(difference) > BIAS else "note",
         name,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import interpolate
+from torch.nn.functional import interpolate, pad
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
 
@@ -61,8 +61,9 @@ class DetectionPart(Dataset[Batch]):
         known: the annotation of each of them.
         rows: (N,) their indices in the source.
         classes: names of the classes.
-        size: height and width in pixels that every image is brought to, whatever its shape.
+        size: height and width in pixels that every image is brought to.
         annotated: whether the boxes are given; otherwise every image has none.
+        fit: "squash" an image to that size, or "keep" its proportions and fill up with black at the right or below.
 
     Example:
         >>> from rankwise.data import ArrayImages
@@ -80,15 +81,22 @@ class DetectionPart(Dataset[Batch]):
     classes: tuple[str, ...]
     size: tuple[int, int]
     annotated: bool = True
+    fit: str = "squash"
 
     @classmethod
     def of(
-        cls, boxes: BoxSet, size: tuple[int, int], *, resize: int | None = None, cache: bool = False
+        cls,
+        boxes: BoxSet,
+        size: tuple[int, int],
+        *,
+        resize: int | None = None,
+        cache: bool = False,
+        fit: str = "squash",
     ) -> DetectionPart:
         """Return all images of a set. `resize`: the shorter side they are kept with, for `cache` and augmentation."""
         files = [image.file for image in boxes.images]
         source = EncodedImages(files, [str(file) for file in files], channels=3, resize=resize, cache=cache)
-        return cls(source, boxes.images, torch.arange(len(files)), boxes.classes, size, boxes.annotated)
+        return cls(source, boxes.images, torch.arange(len(files)), boxes.classes, size, boxes.annotated, fit)
 
     def __post_init__(self) -> None:
         for name, side in zip(("height", "width"), self.size, strict=True):
@@ -144,8 +152,19 @@ class DetectionPart(Dataset[Batch]):
             )
         kept = _scaled(known.corners, (known.height, known.width), (height, width))
         image, corners, left = view(image, kept)
-        corners = _scaled(corners, (image.shape[1], image.shape[2]), self.size)
-        return _squeezed(image, self.size), corners, known.labels[left], known.ignored[left]
+        shape = (image.shape[1], image.shape[2])
+        inside = self.inside(shape)
+        corners, image = _scaled(corners, shape, inside), _squeezed(image, inside)
+        down, across = (whole - used for whole, used in zip(self.size, inside, strict=True))
+        return pad(image, (0, across, 0, down)), corners, known.labels[left], known.ignored[left]
+
+    def inside(self, shape: tuple[int, int]) -> tuple[int, int]:
+        """Return height and width that an image of this shape has inside of the size of all."""
+        if self.fit == "squash":
+            return self.size
+        factor = min(whole / side for whole, side in zip(self.size, shape, strict=True))
+        height, width = (min(whole, max(1, round(factor * side))) for whole, side in zip(self.size, shape, strict=True))
+        return height, width
 
 
 @dataclass(frozen=True)
@@ -159,6 +178,7 @@ class DetectionSchema:
         height, width: of the images that the model takes, whatever their shape.
         resize: length of the shorter side before an image is brought to that size; None leaves images as they are.
         bad_boxes: treatment of boxes without an area: "error" or "skip".
+        fit: how an image is brought to that size, see `DetectionPart`.
     """
 
     classes: tuple[str, ...]
@@ -166,6 +186,7 @@ class DetectionSchema:
     width: int
     resize: int | None = None
     bad_boxes: str = "error"
+    fit: str = "squash"
 
     def __post_init__(self) -> None:
         for name in ("height", "width"):
@@ -173,13 +194,14 @@ class DetectionSchema:
         if self.resize is not None:
             check_count("resize", self.resize)
         check_choice("bad_boxes", self.bad_boxes, BAD_BOXES)
+        check_choice("fit", self.fit, ("squash", "keep"))
         if not all(isinstance(name, str) for name in self.classes) or len(set(self.classes)) < len(self.classes):
             raise ValueError("classes: expected different names, got others")
 
     @classmethod
     def of(cls, part: DetectionPart) -> DetectionSchema:
         """Return the schema of images in memory."""
-        return cls(part.classes, *part.size)
+        return cls(part.classes, *part.size, fit=part.fit)
 
     @property
     def size(self) -> tuple[int, int]:
@@ -218,7 +240,7 @@ class DetectionSchema:
 
     def parts(self, read: BoxSet, *, cache: bool = False) -> dict[str, DetectionPart]:
         """Return images as parts: "all", and those that their lists name."""
-        whole = DetectionPart.of(read, self.size, resize=self.resize, cache=cache)
+        whole = DetectionPart.of(read, self.size, resize=self.resize, cache=cache, fit=self.fit)
         if read.parts is None:
             return {"all": whole}
         which = np.array(read.parts)
@@ -252,7 +274,9 @@ class DetectionSchema:
         boxes = torch.zeros(0, 4), torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.bool)
         names = [Path(prepared.name(index) or f"image {index}") for index in range(len(prepared))]
         known = tuple(BoxedImage(name, *size, *boxes) for name, size in zip(names, sizes, strict=True))
-        return DetectionPart(prepared, known, torch.arange(len(known)), self.classes, self.size, annotated=False)
+        return DetectionPart(
+            prepared, known, torch.arange(len(known)), self.classes, self.size, annotated=False, fit=self.fit
+        )
 
 
 def cut_boxes(part: DetectionPart, shares: Sequence[float], *, seed: int) -> list[DetectionPart]:

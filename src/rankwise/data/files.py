@@ -1,7 +1,8 @@
-"""Files as blocks of whole lines: plain, gzip or xz; every failure names the file and, where there is one, the line."""
+"""Files as blocks of whole lines: plain, gzip, xz or bzip2; a failure names the file and, if there is one, the line."""
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import lzma
 import zlib
@@ -39,7 +40,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 FREE_BYTES, MOST_TIMES = 1 << 28, 200
 LONGEST_LINE = 1 << 26
 
-GZIP, XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
+GZIP, XZ, BZIP = b"\x1f\x8b", b"\xfd7zXZ\x00", b"BZh"
 _OTHER_TEXT = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -114,9 +115,9 @@ def is_finite_number(text: str | bytes) -> bool:
 
 
 def is_compressed(path: Path) -> bool:
-    """Return whether a file begins as gzip or xz files do, whatever its name."""
+    """Return whether a file begins as gzip, xz or bzip2 files do, whatever its name."""
     with _explained(path), path.open("rb") as raw:
-        return raw.read(len(XZ)).startswith((GZIP, XZ))
+        return raw.read(len(XZ)).startswith((GZIP, XZ, BZIP))
 
 
 def read_bytes(path: str | Path) -> bytes:
@@ -145,7 +146,7 @@ def read_line_blocks(
     """The file in blocks of whole lines, decompressed, of about `block_bytes` each.
 
     Args:
-        path: a text file, plain or compressed by gzip or xz (told by its first bytes).
+        path: a text file, plain or compressed by gzip, xz or bzip2 (told by its first bytes).
         block_bytes: how much to hold in memory at a time; a longer line is a block of its own, up to 64 MiB.
         on_progress: told the share of the file that has been read.
     """
@@ -186,6 +187,8 @@ def _decompressed(path: Path, raw: IO[bytes]) -> IO[bytes] | _Limited:
     raw.seek(0)
     if start.startswith(GZIP):
         return _Limited(path, cast("IO[bytes]", gzip.open(raw)))
+    if start.startswith(BZIP):
+        return _Limited(path, cast("IO[bytes]", bz2.open(raw)))
     return _Limited(path, lzma.open(raw)) if start.startswith(XZ) else raw
 
 

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rankwise.data.arrays import read_arrays
+from rankwise.data.cifar import is_cifar, read_cifar
 from rankwise.data.files import bad_line, check_expanded, read_text
+from rankwise.data.image_layouts import ListedImages, find_layout
 from rankwise.data.image_sources import ArrayImages, EncodedImages, ImageSource, to_bytes
 from rankwise.data.schema import DataNote, Labels
 
@@ -37,7 +39,8 @@ class ImageSet:
 
     Attributes:
         source: the images.
-        labels: (N,) classes 0 .. C-1; None if the images have none.
+        labels: (N,) classes 0 .. C-1, or (N, C) 1 for each class that an image has, where it may have several; None if
+            the images have none.
         classes: names of the classes.
         parts: the part of each image ("train", "validation", "test" or "gallery"), if the source names it.
         name: of the source in errors.
@@ -48,14 +51,6 @@ class ImageSet:
     classes: tuple[str, ...]
     parts: tuple[str, ...] | None = None
     name: str = "images"
-
-
-class _Files(NamedTuple):
-    """Encoded images: path or content and name of each, the class of each and its part where they are known."""
-
-    files: list[tuple[Path | bytes, str]]
-    words: list[str] | None = None
-    parts: list[str] | None = None
 
 
 def read_images(
@@ -72,9 +67,10 @@ def read_images(
     Args:
         source: a folder with one folder of images per class; a tar file of such a folder (plain, gz, xz, bz2), or a
             folder in it (`images.tar.xz/train`); a CSV file with the columns path, label and, if wanted, split (paths
-            from the folder of the list); an npz file with the arrays `images` (N, H, W) or (N, H, W, C) and `labels`
-            (N,), or a tuple of two such arrays. Pixels have 8 or 16 bits, or are floating point numbers from 0 to 1, or
-            booleans.
+            from the folder of the list); a data set in the layout of its authors (Stanford Online Products, VehicleID,
+            iNaturalist, CUB-200-2011, Cars-196, ChestX-ray14, the archives of CIFAR); an npz file with the arrays
+            `images` (N, H, W) or (N, H, W, C) and `labels` (N,), or a tuple of two such arrays. Pixels have 8 or 16
+            bits, or are floating point numbers from 0 to 1, or booleans.
         labels: "optional" reads images without classes, too: a folder or a tar file of images alone, one image file, a
             sequence of files, a list without labels, an array.
         channels: 3 for colour, 1 for grey.
@@ -100,6 +96,8 @@ def read_images(
         names, numbers = np.unique(given, return_inverse=True)
         targets = torch.from_numpy(numbers.reshape(-1).astype(np.int64))
         return ImageSet(images, targets, tuple(map(str, names.tolist())), name=name)
+    if isinstance(source, str | Path) and is_cifar(Path(source)):
+        return _cifar_images(Path(source), channels=channels, resize=resize, invert=invert)
     if isinstance(source, str | Path):
         name, listed = str(source), _read_files(Path(source), labels)
     else:
@@ -115,9 +113,31 @@ def read_images(
     parts = None if listed.parts is None else tuple(listed.parts)
     if listed.words is None:
         return ImageSet(encoded, None, (), parts, name)
-    classes = sorted(set(listed.words), key=_numbers_first if _is_list(name) else str)
+    targets, classes = _number_classes(listed.words, by_number=_is_list(name) or find_layout(Path(name)) is not None)
+    return ImageSet(encoded, targets, classes, parts, name)
+
+
+def _number_classes(words: list[str] | list[tuple[str, ...]], *, by_number: bool) -> tuple[Tensor, tuple[str, ...]]:
+    """Return the classes of images by number, (N,) or, where an image may have several, (N, C), and their names."""
+    several = isinstance(words[0], tuple)
+    different = {each for word in words for each in (word if isinstance(word, tuple) else (word,))}
+    classes = sorted(different, key=_numbers_first if by_number else str)
     number = {word: index for index, word in enumerate(classes)}
-    return ImageSet(encoded, torch.tensor([number[word] for word in listed.words]), tuple(classes), parts, name)
+    if not several:
+        return torch.tensor([number[str(word)] for word in words]), tuple(classes)
+    if not classes:
+        raise ValueError("images: expected some with a class, got none")
+    targets = torch.zeros(len(words), len(classes), dtype=torch.int64)
+    for row, own in enumerate(words):
+        targets[row, [number[word] for word in own]] = 1
+    return targets, tuple(classes)
+
+
+def _cifar_images(path: Path, *, channels: int, resize: int | None, invert: bool) -> ImageSet:
+    read = read_cifar(path)
+    pixels = torch.from_numpy(read.images).permute(0, 3, 1, 2)
+    images = ArrayImages.prepared(pixels, channels=channels, resize=resize, invert=invert)
+    return ImageSet(images, torch.from_numpy(read.labels), read.classes, read.parts, str(path))
 
 
 def container(path: Path) -> Path:
@@ -156,10 +176,13 @@ def _check_arrays(name: str, arrays: dict[str, NDArray[Any]], wanted: Labels) ->
     return tensor[:, None] if len(shape) == 2 else tensor.permute(0, 3, 1, 2), labels
 
 
-def _read_files(path: Path, labels: Labels) -> _Files:
+def _read_files(path: Path, labels: Labels) -> ListedImages:
     where = container(path)
     if not where.exists():
         raise FileNotFoundError(f"{path}: no such file or folder")
+    layout = find_layout(where)
+    if layout is not None:
+        return layout(where)
     if where.is_dir():
         return _read_folder(path, labels)
     if where.name.lower().endswith(TARS):
@@ -171,7 +194,7 @@ def _read_files(path: Path, labels: Labels) -> _Files:
     raise ValueError(f"{path}: expected a folder, a tar file, a CSV list or an npz file of images")
 
 
-def _read_sequence(source: Any, labels: Labels) -> _Files:
+def _read_sequence(source: Any, labels: Labels) -> ListedImages:
     if not isinstance(source, Sequence) or not source or not all(isinstance(each, str | Path) for each in source):
         raise TypeError(
             "source: expected a path, a sequence of image files, an array of images or a tuple of arrays (images, "
@@ -183,10 +206,10 @@ def _read_sequence(source: Any, labels: Labels) -> _Files:
     for path in paths:
         if not path.is_file():
             raise FileNotFoundError(f"{path}: no such file")
-    return _Files([(path, str(path)) for path in paths])
+    return ListedImages([(path, str(path)) for path in paths])
 
 
-def _read_folder(path: Path, labels: Labels) -> _Files:
+def _read_folder(path: Path, labels: Labels) -> ListedImages:
     entries = sorted(entry for entry in path.iterdir() if not entry.name.startswith("."))
     loose = [(entry, str(entry)) for entry in entries if entry.is_file() and _is_image(entry.name)]
     by_class: dict[str, list[tuple[Path | bytes, str]]] = {
@@ -197,7 +220,7 @@ def _read_folder(path: Path, labels: Labels) -> _Files:
     return _by_class(path, by_class, list(loose), labels)
 
 
-def _read_tar(path: Path, inside: PurePosixPath, labels: Labels) -> _Files:
+def _read_tar(path: Path, inside: PurePosixPath, labels: Labels) -> ListedImages:
     contents: dict[PurePosixPath, bytes] = {}
     size = 0
     try:
@@ -232,14 +255,14 @@ def _by_class(
     by_class: dict[str, list[tuple[Path | bytes, str]]],
     loose: list[tuple[Path | bytes, str]],
     labels: Labels,
-) -> _Files:
+) -> ListedImages:
     """Return the images in folders of their classes; if there are none, those in no folder."""
     if labels == "optional":
         by_class = {name: files for name, files in by_class.items() if files}
         if not by_class and not loose:
             raise ValueError(f"{path}: expected images ({', '.join(ENDINGS[:3])}, ...), got none")
         if not by_class:
-            return _Files(loose)
+            return ListedImages(loose)
     if not by_class:
         raise ValueError(f"{path}: expected one folder of images per class, got no folders")
     if empty := [name for name, files in by_class.items() if not files]:
@@ -251,10 +274,10 @@ def _by_class(
         said = f"{path}: ignored {len(loose)} images beside the folders of the classes"
         warnings.warn(said, DataNote, stacklevel=2)
     words = [name for name, files in by_class.items() for _ in files]
-    return _Files([file for files in by_class.values() for file in files], words)
+    return ListedImages([file for files in by_class.values() for file in files], words)
 
 
-def _read_list(path: Path, labels: Labels) -> _Files:
+def _read_list(path: Path, labels: Labels) -> ListedImages:
     reader = csv.DictReader(io.StringIO(read_text(path)), delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
     columns = [name.strip() for name in reader.fieldnames or ()]
     reader.fieldnames = columns
@@ -277,7 +300,7 @@ def _read_list(path: Path, labels: Labels) -> _Files:
         parts.append(part)
     if not files:
         raise ValueError(f"{path}: expected images, got a list without rows")
-    return _Files(files, words if "label" in columns else None, parts if "split" in columns else None)
+    return ListedImages(files, words if "label" in columns else None, parts if "split" in columns else None)
 
 
 def _is_list(name: str) -> bool:

@@ -38,7 +38,7 @@ class ImagePart(Dataset[Batch]):
     Attributes:
         source: images, of which this part holds some.
         rows: (N,) their indices in the source.
-        targets: (N,) classes 0 .. C-1; None if the images have none.
+        targets: (N,) classes 0 .. C-1, or (N, C) 1 for each class that an image has; None if the images have none.
         classes: names of the classes.
         size: the images' middle `size` by `size` pixels are taken; None takes all, if they are of one size.
         gallery: images among which those of this part are to be found; None lets them find each other.
@@ -64,7 +64,7 @@ class ImagePart(Dataset[Batch]):
         return cls(images.source, torch.arange(len(images.source)), images.labels, images.classes, size)
 
     def __post_init__(self) -> None:
-        if self.rows.dim() != 1 or (self.targets is not None and self.targets.shape != self.rows.shape):
+        if self.rows.dim() != 1 or (self.targets is not None and self.targets.shape[:1] != self.rows.shape):
             shape = tuple((self.rows if self.targets is None else self.targets).shape)
             raise ValueError(f"labels: expected one for each of the {len(self.rows)} images, got {shape}")
         if self.size is not None:
@@ -74,6 +74,11 @@ class ImagePart(Dataset[Batch]):
     def labels(self) -> Tensor:
         """Return the classes (N,); raise an error if the images have none."""
         return require_labels(self.targets)
+
+    @property
+    def several(self) -> bool:
+        """Return whether an image may have several classes, or none."""
+        return self.targets is not None and self.targets.dim() == 2
 
     @property
     def row_names(self) -> tuple[str, ...]:
@@ -107,7 +112,11 @@ class ImagePart(Dataset[Batch]):
         """Return the name of an image: its class, and its file or its number."""
         row = int(self.rows[index])
         file = self.source.name(row) or f"image {row}"
-        return file if self.targets is None else f"class {self.classes[int(self.targets[index])]}, {file}"
+        if self.targets is None:
+            return file
+        own = self.targets[index]
+        numbers = own.nonzero().squeeze(1).tolist() if self.several else [int(own)]
+        return f"class {' and '.join(self.classes[number] for number in numbers) or 'none'}, {file}"
 
     def picture(self, index: int) -> Tensor:
         """Return an image as it is judged, uint8 (C, H, W)."""
@@ -144,11 +153,11 @@ class ImagePart(Dataset[Batch]):
 
 @dataclass(frozen=True)
 class ImageSchema:
-    """The form of images, and the classes of those to learn from.
+    """Schema of images: their form, and the classes of the training part.
 
-    Classes are matched by name. A source may lack some of them. Those that training did not have are numbered after the
-    known ones, or refused, as `unknown_classes` says; where labels are optional, images with refused classes are read
-    without labels, with a `DataNote`.
+    Classes are matched by name. A source may lack some of them. Classes that training did not have are numbered after
+    the known ones or refused, see `unknown_classes`; if labels are optional, images of refused classes are read without
+    labels, with a `DataNote`.
 
     Attributes:
         classes: names of the classes 0 .. C-1.
@@ -251,6 +260,10 @@ class ImageSchema:
             return replace(images, labels=None, classes=())
         number = {name: index for index, name in enumerate((*self.classes, *unknown))}
         numbers = torch.tensor([number[name] for name in images.classes])
+        if images.labels.dim() == 2:
+            labels_of_all = torch.zeros(len(images.labels), len(number), dtype=torch.int64)
+            labels_of_all[:, numbers] = images.labels
+            return replace(images, labels=labels_of_all, classes=tuple(number))
         return replace(images, labels=numbers[images.labels], classes=tuple(number))
 
 
@@ -311,6 +324,7 @@ def cut_classes(part: ImagePart, shares: Sequence[float], *, seed: int, held_out
         [[0, 1, 2], [3], [4]]
     """
     check_choice("held_out", held_out, ("random", "last"))
+    _refuse_several(part, "to hold classes out")
     classes = part.labels.unique()
     if held_out == "random":
         classes = classes[torch.randperm(len(classes), generator=torch.Generator().manual_seed(seed))]
@@ -321,12 +335,17 @@ def cut_classes(part: ImagePart, shares: Sequence[float], *, seed: int, held_out
 def cut_images(part: ImagePart, shares: Sequence[float], *, seed: int) -> list[ImagePart]:
     """Cut at random, the same share of every class in each part, at least one image.
 
+    Where an image may have several classes, the same share of all images.
+
     Args:
         part: the images.
         shares: of the images of each class that go to each of the parts after the first; the first gets the others.
         seed: decides which images go where.
     """
     generator = torch.Generator().manual_seed(seed)
+    if part.several:
+        sizes = _sizes(len(part), shares, "images")
+        return [part.take(some.sort().values) for some in torch.randperm(len(part), generator=generator).split(sizes)]
     pieces: list[list[Tensor]] = [[] for _ in range(len(shares) + 1)]
     for label in part.labels.unique().tolist():
         indices = (part.labels == label).nonzero().squeeze(1)
@@ -356,6 +375,7 @@ def imbalanced(part: ImagePart, ratio: float, *, seed: int) -> ImagePart:
     """
     if isinstance(ratio, bool) or not isinstance(ratio, int | float) or not 1 <= ratio < float("inf"):
         raise ValueError(f"ratio: expected a number of at least 1, got {ratio!r}")
+    _refuse_several(part, "to make a long tail of them")
     generator = torch.Generator().manual_seed(seed)
     labels, counts = part.labels.unique(return_counts=True)
     kept = []
@@ -379,6 +399,11 @@ def labelled_like(part: ImagePart, classes: Sequence[str]) -> ImagePart:
     number = {name: index for index, name in enumerate(dict.fromkeys((*classes, *part.classes)))}
     numbers = torch.tensor([number[name] for name in part.classes])
     return replace(part, targets=numbers[part.labels], classes=tuple(number))
+
+
+def _refuse_several(part: ImagePart, why: str) -> None:
+    if part.several:
+        raise ValueError(f"images: expected one class of each {why}, got images with several")
 
 
 def _sizes(count: int, shares: Sequence[float], what: str) -> list[int]:

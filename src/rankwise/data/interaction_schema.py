@@ -97,7 +97,7 @@ class InteractionSchema:
         }
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the histories."""
+        """Return the histories of the users as tensors."""
         if self.histories is None:
             return {}
         return {"starts": self.histories.starts, "items": self.histories.columns.int()}

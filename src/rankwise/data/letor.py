@@ -117,13 +117,13 @@ def read_letor(
 
 
 class LetorFile(NamedTuple):
-    """A LETOR file as it was read.
+    """Content of a LETOR file.
 
     Attributes:
         part: its rows.
         width: the largest index in the file.
-        origins: by index, of the features whose differences float32 cannot hold, a value to subtract first; none of
-            those that were subtracted.
+        origins: by index, values to subtract from features whose differences float32 cannot represent; without those
+            that are already subtracted.
     """
 
     part: Part
@@ -358,7 +358,7 @@ def _dense_pieces(values: _Numbers | Any) -> Iterator[_Numbers]:
 
 
 def _find_bad_line(path: Path, block: LineBlock, limit: int, with_queries: bool | None) -> NoReturn:
-    """Raise the error of the first bad line of a block that is known to hold one: slow, and only then."""
+    """Raise the error of the first bad line of a block that contains one; too slow to call on other blocks."""
     for number, line in block.lines():
         fields = line.partition(b"#")[0].split()
         if not fields:

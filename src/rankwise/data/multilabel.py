@@ -17,6 +17,7 @@ from torch.utils.data import Dataset
 from rankwise.data.files import LineBlock, Progress, bad_line, check_file, is_finite_number, read_line_blocks
 from rankwise.data.parts import Batch, require_labels
 from rankwise.data.sparse import SparseRows
+from rankwise.data.tokens import TokenRows
 from rankwise.extras import require
 
 __all__ = ["SparsePart", "cut_multilabel", "read_extreme", "sparse_rows"]
@@ -29,12 +30,12 @@ class SparsePart(Dataset[Batch]):
     """N examples with D features, most of them 0, and any number of L labels each.
 
     Attributes:
-        features: N rows of D numbers.
+        features: N rows of D numbers; or N texts, words by number in order.
         targets: N rows of L, 1 for the labels that an example has; None if the labels are not given.
         feature_names, label_names: of the columns; None if they have none.
     """
 
-    features: SparseRows
+    features: SparseRows | TokenRows
     targets: SparseRows | None
     feature_names: tuple[str, ...] | None = None
     label_names: tuple[str, ...] | None = None
@@ -71,7 +72,8 @@ class SparsePart(Dataset[Batch]):
     def join(self, other: SparsePart) -> SparsePart:
         """Return the examples of this part and then those of another, which has the same features and labels."""
         targets = None if self.targets is None else self.targets.join(other.labels)
-        return replace(self, features=self.features.join(other.features), targets=targets)
+        features = self.features.join(other.features)  # type: ignore[arg-type]
+        return replace(self, features=features, targets=targets)
 
 
 def cut_multilabel(data: SparsePart, *, shares: Sequence[float], seed: int) -> list[SparsePart]:

@@ -1,4 +1,4 @@
-"""The Netflix Prize ratings as they were given out: a film's number and a colon, then its ratings, line by line."""
+"""Read Netflix Prize ratings in their original format: the number of a film and a colon, then a rating per line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The schema of sparse examples with many labels: names and numbers of features and labels."""
+"""Schema of sparse examples with many labels: names and numbers of features and labels."""
 
 from __future__ import annotations
 
@@ -16,28 +16,32 @@ from rankwise.data.arff import read_arff
 from rankwise.data.multilabel import SparsePart, read_extreme, sparse_rows
 from rankwise.data.schema import DataNote, Labels, with_tuples
 from rankwise.data.sparse import SparseRows
+from rankwise.data.tokens import TokenRows, is_labelled_texts, learn_vocabulary, number_words, read_labelled_texts
 
 __all__ = ["SparseSchema", "read_multilabel"]
 
 
 @dataclass(frozen=True)
 class SparseSchema:
-    """The features and labels of sparse examples, in the order of the model's inputs and outputs.
+    """Features and labels of sparse examples, in the order of the model's inputs and outputs.
 
     Attributes:
         features, labels: D and L, their numbers.
-        feature_names, label_names: their names; None if the training data had none.
+        feature_names, label_names: their names; None if the training data had none. The features of texts are the words
+            of the vocabulary; D counts padding and unknown words, too.
+        longest: words after which a text is cut; None if examples are no texts.
     """
 
     features: int
     labels: int
     feature_names: tuple[str, ...] | None = None
     label_names: tuple[str, ...] | None = None
+    longest: int | None = None
 
     @classmethod
-    def of(cls, part: SparsePart) -> SparseSchema:
-        """Return the schema of examples to learn from."""
-        return cls(part.features.width, part.labels.width, part.feature_names, part.label_names)
+    def of(cls, part: SparsePart, longest: int | None = None) -> SparseSchema:
+        """Return the schema of examples to learn from; texts are cut after `longest` words."""
+        return cls(part.features.width, part.labels.width, part.feature_names, part.label_names, longest)
 
     def read(self, source: Any, *, labels: Labels = "required") -> SparsePart:
         """Read other examples of the same form.
@@ -56,7 +60,14 @@ class SparseSchema:
             tensor([2., 0., 0.])
         """
         name = str(source) if isinstance(source, str | Path) else type(source).__name__
+        if self.longest is not None and not isinstance(source, SparsePart):
+            part = _read_texts(source, self.longest, vocabulary=self.feature_names, labels=self.label_names)
+            if part.targets is None and labels == "required":
+                raise ValueError(f"{name}: expected labels, to train or to evaluate, got none")
+            return part
         part = read_multilabel(source, labels=self.label_names)
+        if isinstance(part.features, TokenRows):
+            return part
         features = part.features.select(self._match(name, "features", part.features, part.feature_names))
         targets = part.targets if part.targets is not None and len(part.targets.values) else None
         if targets is not None:
@@ -70,7 +81,7 @@ class SparseSchema:
         return asdict(self)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return what is too large for JSON: nothing."""
+        """Return the tensors that are too large for JSON: none."""
         return {}
 
     @classmethod
@@ -97,13 +108,18 @@ class SparseSchema:
         return torch.tensor([index[name] for name in known], dtype=torch.int64)
 
 
-def read_multilabel(source: Any, *, labels: tuple[str, ...] | None = None) -> SparsePart:
+def read_multilabel(
+    source: Any, *, labels: tuple[str, ...] | None = None, vocabulary: int = 50_000, longest: int = 500
+) -> SparsePart:
     """Read examples with many labels.
 
     Args:
-        source: an ARFF file (Mulan, MEKA), a text file of the extreme classification repository, a `SparsePart`, an
-            array (N, D) or scipy matrix of features, or a tuple of features and labels (N, L), 0 or 1.
+        source: an ARFF file (Mulan, MEKA), a text file of the extreme classification repository, a file of texts with
+            labels (see `read_labelled_texts`), a `SparsePart`, an array (N, D) or scipy matrix of features, or a tuple
+            of features and labels (N, L), 0 or 1.
         labels: the names of the labels in an ARFF file, if they are known, see `read_arff`.
+        vocabulary: the most frequent words of texts that are known.
+        longest: words after which a text is cut.
 
     Example:
         >>> examples = read_multilabel((np.array([[0.0, 2.0], [1.0, 0.0]]), np.array([[1], [0]])))
@@ -114,6 +130,8 @@ def read_multilabel(source: Any, *, labels: tuple[str, ...] | None = None) -> Sp
         return source
     if isinstance(source, str | Path):
         name = Path(source).name.removesuffix(".gz").removesuffix(".xz")
+        if Path(name).suffix.lower() != ".arff" and is_labelled_texts(Path(source)):
+            return _read_texts(source, longest, most=vocabulary)
         return read_arff(source, labels=labels) if Path(name).suffix.lower() == ".arff" else read_extreme(source)
     matrices = source if isinstance(source, tuple) else (source,)
     if not 1 <= len(matrices) <= 2 or not all(
@@ -129,6 +147,33 @@ def read_multilabel(source: Any, *, labels: tuple[str, ...] | None = None) -> Sp
     if targets and bool((targets[0].values != 1).any()):
         raise ValueError("labels: expected 0 and 1, got other numbers")
     return SparsePart(features, targets[0] if targets else None)
+
+
+def _read_texts(
+    source: Any,
+    longest: int,
+    *,
+    most: int = 0,
+    vocabulary: tuple[str, ...] | None = None,
+    labels: tuple[str, ...] | None = None,
+) -> SparsePart:
+    """Read texts; learn the vocabulary (`most` words) and the labels, or take those that were learned before."""
+    texts = read_labelled_texts(source)
+    words = learn_vocabulary(texts.words, most) if vocabulary is None else vocabulary
+    given = dict.fromkeys(label for own in texts.labels for label in own)
+    names = tuple(sorted(given)) if labels is None else labels
+    features = number_words(texts.words, words, longest)
+    if not given:
+        return SparsePart(features, None, words, names)
+    number = {name: index for index, name in enumerate(names)}
+    if extra := sorted(set(given) - set(names)):
+        said = f"{source}: ignored {len(extra)} labels that the training data did not have: {_shown(extra)}"
+        warnings.warn(said, DataNote, stacklevel=4)
+    pairs = [(row, number[label]) for row, own in enumerate(texts.labels) for label in own if label in number]
+    rows, columns = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).unbind(1)
+    return SparsePart(
+        features, SparseRows.of_pairs(rows, columns, height=len(features), width=len(names)), words, names
+    )
 
 
 def _matrix_rows(name: str, matrix: Any) -> SparseRows:

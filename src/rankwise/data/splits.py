@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rankwise.data.parts import Part, Split
 
-__all__ = ["cut_by_query", "cut_stratified", "folds_by_query"]
+__all__ = ["cut_by_query", "cut_stratified", "cut_within_queries", "folds_by_query"]
 
 THIRDS = (0.6, 0.2, 0.2)
 
@@ -35,6 +35,32 @@ def cut_by_query(part: Part, *, shares: Sequence[float] = THIRDS, seed: int) -> 
     sizes = _whole_sizes(queries, shares, what="lists")
     piece_of_query[order] = torch.repeat_interleave(torch.arange(3), torch.tensor(sizes))
     return Split(*(part.take((piece_of_query[query_of_row] == piece).nonzero().squeeze(1)) for piece in range(3)))
+
+
+def cut_within_queries(part: Part, *, shares: Sequence[float] = THIRDS, seed: int) -> Split[Part]:
+    """Cut the rows of every list at random: each list is in all parts, with these shares of its rows, rounded.
+
+    Args:
+        part: the data, with query ids.
+        shares: of the rows of a list that go to train, validation and test; they add up to 1.
+        seed: decides which rows go where.
+
+    Example:
+        >>> part = Part(torch.rand(20, 2), torch.zeros(20), torch.arange(20) // 10)
+        >>> split = cut_within_queries(part, shares=(0.6, 0.2, 0.2), seed=0)
+        >>> [each.query_ids.bincount().tolist() for each in (split.train, split.validation, split.test)]
+        [[6, 6], [2, 2], [2, 2]]
+    """
+    _, query_of_row = _queries(part)
+    _whole_sizes(len(part), shares, what="rows")
+    order = _shuffled(len(part), seed)
+    order = order[query_of_row[order].argsort(stable=True)]
+    lengths = query_of_row.bincount()
+    index = torch.arange(len(part)) - (lengths.cumsum(0) - lengths).repeat_interleave(lengths)
+    share = (index + 0.5) / lengths.repeat_interleave(lengths)
+    piece = torch.empty_like(order)
+    piece[order] = (share >= shares[0]).long() + (share >= shares[0] + shares[1]).long()
+    return Split(*(part.take((piece == number).nonzero().squeeze(1)) for number in range(3)))
 
 
 def folds_by_query(part: Part, *, k: int, seed: int) -> list[Split[Part]]:

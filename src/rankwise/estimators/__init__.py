@@ -1,9 +1,9 @@
-"""What survives between batches: state held in registered buffers only."""
+"""Running estimates that losses keep between batches, in registered buffers only."""
 
+from rankwise.estimators.groups import GroupTracker, MeanTracker, QuantileTracker, interpolate_quantiles
 from rankwise.estimators.recent import RecentRows
-from rankwise.estimators.table import IdTable
+from rankwise.estimators.table import IdTable, PairAverages
 from rankwise.estimators.thresholds import ThresholdTracker
-from rankwise.estimators.trackers import GroupTracker, MeanTracker, PairAverages, QuantileTracker, interpolate_quantiles
 
 __all__ = [
     "GroupTracker",

@@ -1,4 +1,4 @@
-"""The vectors of the last batches, for losses that rank more than the batch."""
+"""Memory of the embeddings of the last batches, for losses that rank more than the batch."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rankwise.checks import check_count, settle
-from rankwise.modes import ExactModule, outside_inference_mode
+from rankwise.checks import ExactModule, check_count, outside_inference_mode, run_deferred_checks
 
 __all__ = ["RecentRows"]
 
 
 class RecentRows(ExactModule):
-    """The vectors of the last batches and their classes, in buffers: a checkpoint holds all of them.
+    """Vectors of the last batches and their classes, in buffers that `state_dict()` contains.
 
-    Only whole batches are dropped, so that what is remembered does not depend on the order within a batch, which
-    several processes change.
+    Only whole batches are dropped, so that the memory does not depend on the order within a batch, which differs with
+    the number of processes.
 
     Args:
-        count: how many vectors are kept at most; at least as many as a batch holds.
+        count: largest number of vectors to keep; at least the size of a batch.
 
     Example:
         >>> recent = RecentRows(5)
@@ -40,7 +39,7 @@ class RecentRows(ExactModule):
         self.register_buffer("vectors", torch.empty(0, 0))
         self.register_buffer("classes", torch.empty(0, dtype=torch.int64))
         self.register_buffer("batches", torch.empty(0, dtype=torch.int64))
-        # Of each batch that is kept, by its number; None: to be read from the buffer.
+        # Size of each batch in memory, by its number. None until it is read from the buffer.
         self._sizes: dict[int, int] | None = None
 
     def extra_repr(self) -> str:
@@ -50,20 +49,20 @@ class RecentRows(ExactModule):
         return len(self.classes)
 
     def check(self, vectors: Tensor) -> None:
-        """Refuse a batch of vectors (B, d) that cannot be taken in."""
+        """Refuse a batch of vectors (B, d) that is too large, or whose dimension differs from that of the memory."""
         if len(vectors) > self.count:
             raise ValueError(f"memory: expected at least the {len(vectors)} vectors of a batch, got {self.count}")
         if len(self) and self.vectors.shape[1] != vectors.shape[1]:
             raise ValueError(
-                f"embeddings: expected {self.vectors.shape[1]} numbers each, as remembered, got {vectors.shape[1]}"
+                f"embeddings: expected {self.vectors.shape[1]} numbers each, as in memory, got {vectors.shape[1]}"
             )
 
     @outside_inference_mode
     @torch.no_grad()
     def add(self, vectors: Tensor, classes: Tensor) -> None:
-        """Take note of a batch of vectors (B, d) and their classes (B,); the oldest batches make room."""
+        """Append a batch of vectors (B, d) and their classes (B,); drop the oldest batches beyond `count` vectors."""
         self.check(vectors)
-        settle()
+        run_deferred_checks()
         if self._sizes is None:
             numbers, sizes = (each.tolist() for each in self.batches.unique(return_counts=True))
             self._sizes = dict(zip(numbers, sizes, strict=True))
@@ -85,7 +84,7 @@ class RecentRows(ExactModule):
 
     @outside_inference_mode
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
-        # As long as what was saved, and of its dtype: a buffer that has seen nothing says nothing of either.
+        # Buffers get the shape and dtype of the saved ones, which an empty memory does not know.
         for name in ("vectors", "classes", "batches"):
             saved = state_dict.get(prefix + name)
             if saved is not None:

@@ -1,4 +1,4 @@
-"""Rows of state by id: a table in buffers, its hash index, and the spaces in which rows are averaged."""
+"""Table of state rows by id in buffers, with its hash index and linear or logarithmic averages."""
 
 from __future__ import annotations
 
@@ -12,23 +12,33 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rankwise.checks import check_moved, open_findings, settle, when
+from rankwise.checks import (
+    ExactModule,
+    check_choice,
+    check_later,
+    check_moved,
+    check_share,
+    outside_inference_mode,
+    pending_checks,
+    run_deferred_checks,
+    send,
+)
 from rankwise.lists import surely_all
-from rankwise.modes import ExactModule, outside_inference_mode, send
 
-__all__ = ["LINEAR", "SPACES", "HashIndex", "IdTable", "Space", "announce_tables"]
+__all__ = ["LINEAR", "SPACES", "HashIndex", "IdTable", "PairAverages", "Space", "defer_new_ids"]
 
-# Odd constants whose bits look random; int64 products wrap around, which is what is wanted here.
+# Odd constants for multiplicative hashing; int64 products wrap around, as they should.
 _MIX = (-7046029254386353131, -4417276706812531889, 1609587929392839161)
 
-# Slots per id at least, up to four times as many after growing: nearly all ids stand within a window after their slot.
-_ROOM = 2
+# At least 2 slots per id, up to 4 times as many after growing. The load factor is at most 1/2, so a probe rarely leaves
+# its first window of 8 slots.
+_SLOTS_PER_ID = 2
 _SMALLEST = 1024
 _WINDOW = 8
-# On an accelerator ids are compared with all of a table up to so many comparisons: that takes the fewest kernels.
+# On an accelerator ids are compared with the whole table up to this many comparisons: that launches the fewest kernels.
 _FEW = 2**20
 
-# A slot holds a row in its lower bits and some bits of the id's hash above them, or nothing.
+# A slot holds a row in its lower 40 bits and some bits of the id's hash above them (a tag), or `_FREE`.
 _ROW = (1 << 40) - 1
 _TAG = ((1 << 62) - 1) ^ _ROW
 _FREE = 1 << 62
@@ -36,18 +46,18 @@ _FREE = 1 << 62
 
 @dataclass(frozen=True)
 class Space:
-    """Averages of the same numbers, whatever they are given as.
+    """Averaging functions for numbers that are stored as they are or as logarithms.
 
     Attributes:
         blend: `blend(old, new, rate)` is (1 - rate) old + rate new.
         mean: `mean(values, group, counts)` are the means (G, width) of values (Q, width) over the groups (Q,) of
             `counts` (G,) members.
-        nothing: the value that adds nothing to a mean.
+        zero: the stored form of 0, which adds nothing to a mean.
     """
 
     blend: Callable[[Tensor, Tensor, float], Tensor]
     mean: Callable[[Tensor, Tensor, Tensor], Tensor]
-    nothing: float
+    zero: float
 
 
 def _blend(old: Tensor, new: Tensor, rate: float) -> Tensor:
@@ -59,14 +69,14 @@ def _mean(values: Tensor, group: Tensor, counts: Tensor) -> Tensor:
 
 
 def _blend_logarithms(old: Tensor, new: Tensor, rate: float) -> Tensor:
-    """log((1 - rate) exp(old) + rate exp(new)), safe for any size."""
+    """Compute log((1 - rate) exp(old) + rate exp(new)) without overflow."""
     if rate == 1:
         return new
     return torch.logaddexp(old + math.log1p(-rate), new + math.log(rate))
 
 
 def _mean_logarithms(values: Tensor, group: Tensor, counts: Tensor) -> Tensor:
-    """log of the mean of exp(values), measured from the largest of each group."""
+    """Compute log(mean(exp(values))) of each group, relative to its largest value against overflow."""
     largest = values.new_full((len(counts), values.shape[1]), -torch.inf)
     largest.scatter_reduce_(0, group[:, None].expand_as(values), values, "amax")
     largest.masked_fill_(largest == -torch.inf, 0)
@@ -78,14 +88,14 @@ SPACES = {"linear": LINEAR, "log": Space(_blend_logarithms, _mean_logarithms, -t
 
 
 class IdTable(ExactModule):
-    """A table with one row of `width` numbers for every id that has been seen; ids are any int64, or pairs of them.
+    """Table with one row of `width` numbers for every id that it has seen; ids are any int64, or pairs of them.
 
     The rows are moving averages: `row <- (1 - update_rate) row + update_rate value`. An id's first value starts its
-    row; several values of one id in a call are averaged first. A call costs the same however many rows there are.
+    row; several values of one id in a call are averaged first. A call takes the same time for any number of rows.
 
-    The whole state is `ids` and `rows`, in the order in which the ids were first seen (those of one call in rising
-    order), saved by `state_dict()` under these names. A saved table of another size loads as it is. Rows stay in
-    float32 at least.
+    The whole state is `ids` and `rows`, in the order in which the ids were first seen (those of one call in ascending
+    order), saved by `state_dict()` under these names. A saved table of any size can be loaded. Rows have at least
+    float32 precision.
 
     Args:
         width: numbers in a row.
@@ -108,14 +118,14 @@ class IdTable(ExactModule):
     def __init__(self, width: int, columns: int = 1) -> None:
         super().__init__()
         self.width, self.columns = width, columns
-        # With room for more than there are, so that new ids do not mean copying all.
+        # Buffers have spare capacity, so that not every new id copies them.
         self.register_buffer("_id_space", torch.empty(0, columns, dtype=torch.int64), persistent=False)
         self.register_buffer("_row_space", torch.empty(0, width), persistent=False)
         self._count = 0
         self._index: HashIndex | DeviceIndex | None = None
         self._pending: _Pending | None = None
-        # The findings of the call among which the host reads whether anything is pending.
-        self._announced: object = None
+        # The list of deferred checks that includes the check for pending ids, or None.
+        self._deferred_with: object = None
 
     def extra_repr(self) -> str:
         return f"ids={len(self)}, width={self.width}, columns={self.columns}"
@@ -126,20 +136,23 @@ class IdTable(ExactModule):
 
     @property
     def ids(self) -> Tensor:
-        """The ids that have a row: (n,), or (n, 2) for pairs."""
+        """Return the ids that have a row: (n,), or (n, 2) for pairs."""
         self._flush()
         known = self._id_space[: self._count]
         return known[:, 0] if self.columns == 1 else known
 
     @property
     def rows(self) -> Tensor:
-        """(n, width) the rows of `ids`."""
+        """Return the rows of `ids`, (n, width)."""
         self._flush()
         return self._row_space[: self._count]
 
     @outside_inference_mode
     def locate(self, ids: Tensor) -> Tensor:
-        """Return the row of each of `ids` (Q,) or (Q, 2), -1 for none: (Q,). For reading and updating by one search."""
+        """Return the row number of each id of (Q,) or (Q, 2), -1 for unknown ids: (Q,).
+
+        `read` and `update` accept the result, so that both need one search only.
+        """
         self._flush()
         check_moved(self._id_space, ids.device)
         if not self._count:
@@ -153,9 +166,9 @@ class IdTable(ExactModule):
         return self._index.find(self._as_columns(ids), known)
 
     def read(self, ids: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Return the rows (Q, width) of `ids` (Q,) or (Q, 2), zeros for unknown ids, and which are known (Q,).
+        """Return the rows (Q, width) of `ids` (Q,) or (Q, 2), zeros for unknown ids, and the mask (Q,) of known ids.
 
-        `rows` is what `locate(ids)` returned, if it was called already.
+        `rows` is the result of `locate(ids)`, if it was called already.
         """
         rows = self.locate(ids) if rows is None else rows
         known = rows >= 0
@@ -175,11 +188,11 @@ class IdTable(ExactModule):
         rows: Tensor | None = None,
         chosen: Tensor | None = None,
     ) -> Tensor:
-        """Return the rows of `ids` after an update in training, as they are otherwise; `values` where there is none."""
+        """Update the rows of `ids` if `training`, and return them; return `values` for unknown ids."""
         if training:
             return self.update(ids, values, update_rate, rows=rows, chosen=chosen)
-        remembered, known = self.read(ids, rows)
-        return torch.where(known[:, None], remembered, values.to(remembered.dtype))
+        stored, known = self.read(ids, rows)
+        return torch.where(known[:, None], stored, values.to(stored.dtype))
 
     @outside_inference_mode
     @torch.no_grad()
@@ -194,25 +207,25 @@ class IdTable(ExactModule):
         chosen: Tensor | None = None,
         write: bool = True,
     ) -> Tensor:
-        """Move the rows of `ids` (Q,) or (Q, 2) towards `values` (Q, width); return them as they are then, (Q, width).
+        """Average `values` (Q, width) into the rows of `ids` (Q,) or (Q, 2); return the new rows, (Q, width).
 
         Args:
-            space: how to average numbers that are given in another form (logarithms).
-            rows: what `locate(ids)` returned, if it was called already.
-            chosen: (Q,) which values count; None: all. An id without any keeps its row, and `values` are returned for
-                one that has none.
-            write: False returns what an update would, and writes nothing.
+            space: averaging functions, for values that are logarithms.
+            rows: the result of `locate(ids)`, if it was called already.
+            chosen: (Q,) mask of the values that count; None: all. An id without any keeps its row; if it has no row
+                either, its `values` are returned.
+            write: False returns the rows after the update, but does not store them.
         """
         values = values.to(self._row_space.dtype)
         if not len(ids):
             return values
         if ids.device.type != "cpu" or not write:
-            return self._update_at_once(ids, values, update_rate, space, rows, chosen, write)
+            return self._update_without_sync(ids, values, update_rate, space, rows, chosen, write)
         if chosen is not None and not surely_all(chosen):
             some = None if rows is None else rows[chosen]
             self.update(ids[chosen], values[chosen], update_rate, space, rows=some)
-            remembered, known = self.read(ids)
-            return torch.where(known[:, None], remembered, values)
+            stored, known = self.read(ids)
+            return torch.where(known[:, None], stored, values)
         before = self._count
         rows = self.locate(ids) if rows is None else rows
         any_new = int(rows.min()) < 0
@@ -226,12 +239,12 @@ class IdTable(ExactModule):
         else:
             distinct, inverse, counts = rows.unique(return_inverse=True, return_counts=True)
             now = space.mean(values, inverse, counts)
-        remembered = space.blend(self._row_space[distinct], now, update_rate)
-        now = torch.where(distinct[:, None] < before, remembered, now) if any_new else remembered
+        blended = space.blend(self._row_space[distinct], now, update_rate)
+        now = torch.where(distinct[:, None] < before, blended, now) if any_new else blended
         self._row_space[distinct] = now
         return now if inverse is None else now[inverse]
 
-    def _update_at_once(
+    def _update_without_sync(
         self,
         ids: Tensor,
         values: Tensor,
@@ -241,9 +254,9 @@ class IdTable(ExactModule):
         chosen: Tensor | None,
         write: bool,
     ) -> Tensor:
-        """`update` in shapes that do not depend on the ids, so that the host need not wait for an accelerator.
+        """Run `update` with shapes that do not depend on the ids, so that the host does not synchronise.
 
-        New ids get their rows when the table is used next: only the host can make room for them.
+        New ids get their rows when the table is used next, because only the host can grow the buffers.
         """
         rows = self.locate(ids) if rows is None else rows
         counted = torch.ones_like(rows, dtype=torch.bool) if chosen is None else chosen
@@ -251,7 +264,7 @@ class IdTable(ExactModule):
         if len(ids) > 1:
             group = _groups(self._as_columns(ids))
             counts = values.new_zeros(len(ids)).index_add_(0, group, counted.to(values.dtype))
-            given = torch.where(counted[:, None], values, space.nothing)
+            given = torch.where(counted[:, None], values, space.zero)
             mean, touched = space.mean(given, group, counts.clamp_min(1))[group], counts[group] > 0
         now = torch.where(touched[:, None], mean, values)
         if self._count:
@@ -259,26 +272,26 @@ class IdTable(ExactModule):
             moved = torch.where(touched[:, None], space.blend(old, mean, update_rate), old)
             now = torch.where(known[:, None], moved, now)
         if write:
-            settle()
+            run_deferred_checks()
             if self._count:
-                # The last row is spare: what has no row is written there.
+                # The last row is spare: values of new ids are written there.
                 self._row_space[torch.where(known, rows, len(self._row_space) - 1)] = now
             new = touched & ~known
-            self._pending, self._announced = _Pending(self._as_columns(ids), new, now), None
+            self._pending, self._deferred_with = _Pending(self._as_columns(ids), new, now), None
         return now
 
     def _flush(self) -> None:
-        """Give the new ids of the last update on an accelerator their rows."""
+        """Insert the new ids of the last update on an accelerator."""
         if self._pending is None:
             return
-        if self._announced is not None and self._announced is open_findings():
-            settle()
+        if self._deferred_with is not None and self._deferred_with is pending_checks():
+            run_deferred_checks()
         elif bool(self._pending.new.any()):
-            _take_in([self])
-        self._pending = self._announced = None
+            _insert_pending([self])
+        self._pending = self._deferred_with = None
 
     def _insert(self, ids: np.ndarray, new: np.ndarray, values: Tensor) -> None:
-        """Make rows for the new ones of ids (Q, columns) from values (Q, width), the same for equal ids."""
+        """Append rows for the ids (Q, columns) in the mask `new`, from values (Q, width) that equal ids share."""
         batch = np.flatnonzero(new)
         distinct, first = np.unique(ids[batch], axis=0, return_index=True)
         before = self._count
@@ -289,12 +302,12 @@ class IdTable(ExactModule):
         return ids[:, None] if self.columns == 1 else ids
 
     def _append(self, ids: Tensor) -> None:
-        """Make rows for distinct new ids (n, columns) on the CPU."""
+        """Append rows of zeros for distinct new ids (n, columns) on the CPU."""
         count, device = self._count + len(ids), self._id_space.device
         if count >= len(self._id_space):
-            room = max(2 * len(self._id_space), count + 1, 64)
-            self._id_space = _with_room(self._id_space, self._count, room)
-            self._row_space = _with_room(self._row_space, self._count, room)
+            capacity = max(2 * len(self._id_space), count + 1, 64)
+            self._id_space = _grow(self._id_space, self._count, capacity)
+            self._row_space = _grow(self._row_space, self._count, capacity)
         self._id_space[self._count : count] = send(ids, device)
         self._row_space[self._count : count] = 0
         self._count = count
@@ -306,7 +319,7 @@ class IdTable(ExactModule):
             self._index = DeviceIndex(ids, device)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Copy the used rows as arrays: tensors would share their memory with a process that they are sent to."""
+        """Return the state with used rows as arrays: pickled tensors would share memory with the receiving process."""
         self._flush()
         arrays = tuple(space[: self._count].cpu().numpy().copy() for space in (self._id_space, self._row_space))
         empty = {name: space[:0].clone() for name, space in self._buffers.items() if space is not None}
@@ -319,7 +332,7 @@ class IdTable(ExactModule):
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
-        # Copies: a view would be saved together with all the room behind it.
+        # Copies, because torch.save writes the whole buffer of a view.
         self._flush()
         destination[prefix + "ids"], destination[prefix + "rows"] = self.ids.clone(), self.rows.clone()
 
@@ -346,8 +359,8 @@ class IdTable(ExactModule):
             )
             return
         # With a spare row at the end.
-        self._id_space = _with_room(self._as_columns(ids).to(self._id_space), len(ids), len(ids) + 1)
-        self._row_space = _with_room(rows.to(self._row_space), len(ids), len(ids) + 1)
+        self._id_space = _grow(self._as_columns(ids).to(self._id_space), len(ids), len(ids) + 1)
+        self._row_space = _grow(rows.to(self._row_space), len(ids), len(ids) + 1)
         self._count, self._index, self._pending = len(ids), None, None
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> IdTable:
@@ -357,42 +370,42 @@ class IdTable(ExactModule):
         return self
 
 
-def _with_room(space: Tensor, used: int, room: int) -> Tensor:
-    larger = space.new_empty(room, space.shape[1])
+def _grow(space: Tensor, used: int, capacity: int) -> Tensor:
+    larger = space.new_empty(capacity, space.shape[1])
     larger[:used] = space[:used]
     return larger
 
 
 def _repeats(rows: Tensor) -> bool:
-    """Return whether a row occurs twice; the sort of values takes less time than `unique`, and numpy's the least."""
+    """Return whether a row occurs twice; a sort by numpy is faster than `unique`."""
     known = np.sort(rows.numpy())
     return bool((known[1:] == known[:-1]).any())
 
 
 def _distinct(ids: Tensor) -> Tensor:
-    """The different rows of (Q, columns), in rising order."""
+    """Return the distinct rows of (Q, columns), in ascending order."""
     if ids.shape[1] == 1:
         values: Tensor = ids[:, 0].unique()
         return values[:, None]
     for column in range(ids.shape[1] - 1, -1, -1):
         ids = ids[torch.argsort(ids[:, column], stable=True)]
     differs = (ids[1:] != ids[:-1]).any(1)
-    first_of_its_kind: Tensor = torch.nn.functional.pad(differs, (1, 0), value=True)
-    return ids[first_of_its_kind]
+    first: Tensor = torch.nn.functional.pad(differs, (1, 0), value=True)
+    return ids[first]
 
 
 class HashIndex:
-    """Map ids to rows: an open-addressing hash table that looks up all ids of a batch at once.
+    """Open-addressing hash table from ids to rows that looks up all ids of a batch at once.
 
-    It follows from the ids alone, so it is never saved; a table builds it anew when it needs one. Ids are compared in
-    full, so two ids that hash alike are still told apart.
+    It depends on the ids only, so it is never saved; a table rebuilds it when needed. Ids are compared in full, so hash
+    collisions are resolved.
 
     Args:
-        ids: (n, columns) distinct ids on the CPU; row r is the r-th of them.
+        ids: (n, columns) distinct ids on the CPU; the r-th has row r.
 
     Attributes:
-        count: the number of ids; size: the number of slots; slots: what they hold.
-        reach: an id is in one of so many slots from its own on.
+        count: number of ids; size: number of slots; slots: their contents.
+        reach: longest probe: an id is within this many slots from the slot of its hash.
 
     Example:
         >>> index = HashIndex(torch.tensor([[7, 1], [-3, 5]]))
@@ -406,36 +419,37 @@ class HashIndex:
     slots: Tensor
 
     def __init__(self, ids: Tensor) -> None:
-        self._clear(len(ids))
+        # As many slots as in a table that has grown to this size: a probe rarely leaves its first window.
+        self._clear(2 * len(ids))
         self.add(ids)
 
     def find(self, ids: Tensor, known: Tensor) -> Tensor:
-        """The rows of `ids` (Q, columns) among the `known` (n, columns), -1 where there is none: (Q,)."""
+        """Return the rows of `ids` (Q, columns) among the `known` (n, columns), -1 for unknown ids: (Q,)."""
         # Numpy takes half of torch's time for many passes over few numbers.
         slots, tags = self.slots_and_tags(ids.numpy())
-        # The slot of the id's own tag is left with the row alone, all others of the window with something larger.
+        # XOR with the tag clears the upper bits of the slot with that tag; all others of the window stay larger.
         nearest: np.ndarray = (self._windows.numpy()[slots] ^ tags[:, None]).min(1)
-        found = torch.from_numpy(nearest).clamp_max_(len(known) - 1)
-        there = known[found]
-        if not torch.equal(there, ids):
-            others = (there != ids).any(1).nonzero()[:, 0]
-            found[others] = self._search(torch.from_numpy(slots)[others], ids[others], known)
-        return found
+        rows = torch.from_numpy(nearest).clamp_max_(len(known) - 1)
+        candidates = known[rows]
+        if not torch.equal(candidates, ids):
+            others = (candidates != ids).any(1).nonzero()[:, 0]
+            rows[others] = self._search(torch.from_numpy(slots)[others], ids[others], known)
+        return rows
 
     def add(self, known: Tensor) -> Tensor | None:
-        """Take in the ids that came since: `known` (n, columns) are all, the first `count` of them already here.
+        """Add the ids after the first `count` of `known` (n, columns), which starts with those already in the index.
 
-        Return the slots that were filled; None when all were filled anew.
+        Return the slots that changed; None after a rehash of all.
         """
-        anew = len(known) * _ROOM > self.size
-        if anew:
+        rehash = len(known) * _SLOTS_PER_ID > self.size
+        if rehash:
             self._clear(2 * len(known))
         rows = torch.arange(self.count, len(known))
         slots, tags = self.slots_and_tags(known[self.count :])
         filled, changed, steps = tags | rows, [slots[:0]], 0
         while len(rows):
             steps += 1
-            # Several may want one free slot: the first row gets it, the others move on.
+            # If several rows probe one free slot, the first gets it and the others probe the next.
             free = self.slots[slots] == _FREE
             taken, which = slots[free].unique(return_inverse=True)
             changed.append(taken)
@@ -445,31 +459,31 @@ class HashIndex:
             rows, slots = rows[left], (slots[left] + 1) & (self.size - 1)
         self.slots[self.size :] = self.slots[: _WINDOW - 1]
         self.count, self.reach = len(known), max(self.reach, steps)
-        return None if anew else torch.cat(changed)
+        return None if rehash else torch.cat(changed)
 
     def _search(self, slots: Tensor, ids: Tensor, known: Tensor) -> Tensor:
-        """Window by window: an id stands before the first free slot after its own, if anywhere."""
-        found = torch.full_like(slots, -1)
+        """Probe window by window, up to the first free slot; return the rows, -1 for unknown ids."""
+        result = torch.full_like(slots, -1)
         pending = torch.arange(len(slots), device=slots.device)
         windows = self._windows
         while len(pending):
             window = windows[slots]
             rows, free = window & _ROW, window == _FREE
             same = (known[rows] == ids[pending, None]).all(2) & ~free
-            found[pending] = torch.where(same, rows, -1).amax(1)
+            result[pending] = torch.where(same, rows, -1).amax(1)
             undecided = ~(same | free).any(1)
             slots, pending = (slots[undecided] + _WINDOW) & (self.size - 1), pending[undecided]
-        return found
+        return result
 
     def _clear(self, ids: int) -> None:
-        """Make room for so many ids; the first slots are repeated at the end, so that every window is contiguous."""
-        self.size = max(_SMALLEST, 1 << (ids * _ROOM - 1).bit_length())
+        """Allocate free slots for a number of ids; the first are repeated at the end, so windows are contiguous."""
+        self.size = max(_SMALLEST, 1 << (ids * _SLOTS_PER_ID - 1).bit_length())
         self.slots = torch.full((self.size + _WINDOW - 1,), _FREE, dtype=torch.int64)
         self.count = self.reach = 0
 
     @property
     def _windows(self) -> Tensor:
-        """Return the window from each slot on, a view: as an attribute it would be pickled apart from the slots."""
+        """Return a view of the window that starts at each slot; as an attribute it would be pickled as a copy."""
         return self.slots.unfold(0, _WINDOW, 1)
 
     def slots_and_tags(self, ids: Any) -> tuple[Any, Any]:
@@ -479,15 +493,15 @@ class HashIndex:
             mixed = (mixed ^ (mixed >> 29)) * _MIX[1] + ids[:, column] * _MIX[2]
         mixed ^= mixed >> 32
         mixed *= _MIX[1]
-        # The higher bits are the best mixed.
+        # The higher bits of a product depend on the most bits of the id.
         return (mixed >> 24) & (self.size - 1), mixed & _TAG
 
 
 class DeviceIndex:
-    """A hash index on the host with a copy of its slots on an accelerator: ids there are found without waiting.
+    """Hash index on the host with a copy of its slots on an accelerator: lookups there do not synchronise.
 
     Args:
-        ids: (n, columns) distinct ids on the CPU; device: of the ids to find.
+        ids: (n, columns) distinct ids on the CPU; device: that of the ids to look up.
     """
 
     def __init__(self, ids: Tensor, device: torch.device) -> None:
@@ -495,7 +509,7 @@ class DeviceIndex:
         self._slots = send(self._index.slots, device)
 
     def find(self, ids: Tensor, known: Tensor) -> Tensor:
-        """Return the rows of `ids` (Q, columns) among the `known` (n, columns), -1 where there is none: (Q,)."""
+        """Return the rows of `ids` (Q, columns) among the `known` (n, columns), -1 for unknown ids: (Q,)."""
         slots, _ = self._index.slots_and_tags(ids)
         steps = torch.arange(self._index.reach, device=ids.device)
         held = self._slots[(slots[:, None] + steps) & (self._index.size - 1)]
@@ -504,10 +518,10 @@ class DeviceIndex:
         return torch.where(same, rows, -1).amax(1)
 
     def add(self, ids: Tensor) -> None:
-        """Take in new ids (n, columns), on the CPU."""
+        """Add new ids (n, columns), given on the CPU."""
         count = self._count + len(ids)
         if count > len(self._ids):
-            self._ids = _with_room(self._ids, self._count, 2 * count)
+            self._ids = _grow(self._ids, self._count, 2 * count)
         self._ids[self._count : count] = ids
         self._count = count
         changed = self._index.add(self._ids[:count])
@@ -518,28 +532,28 @@ class DeviceIndex:
 
 
 class _Pending(NamedTuple):
-    """An update whose new ids have no row yet: ids (Q, columns), which are new (Q,), their rows (Q, width)."""
+    """Update with ids that have no row yet: ids (Q, columns), mask of new ids (Q,), their values (Q, width)."""
 
     ids: Tensor
     new: Tensor
     values: Tensor
 
 
-def announce_tables(module: nn.Module) -> None:
-    """Have the host read whether the last update of any table of a module had new ids, with what else it reads then.
+def defer_new_ids(module: nn.Module) -> None:
+    """Add the insertion of new ids into the tables of a module to the deferred checks.
 
-    See `one_reading`.
+    See `deferred_checks`. The host then synchronises once for both.
     """
     tables = [each for each in module.modules() if isinstance(each, IdTable) and each._pending is not None]
     if tables:
         new = [table._pending.new for table in tables if table._pending is not None]
-        when(torch.cat(new).any(), partial(_take_in, tables))
+        check_later(torch.cat(new).any(), partial(_insert_pending, tables))
         for table in tables:
-            table._announced = open_findings()
+            table._deferred_with = pending_checks()
 
 
-def _take_in(tables: list[IdTable]) -> None:
-    """Give the new ids of the last updates of some tables their rows; the host waits once for all of them."""
+def _insert_pending(tables: list[IdTable]) -> None:
+    """Insert the new ids of the last updates of some tables; the host synchronises once for all of them."""
     pending = [table._pending for table in tables]
     columns = [torch.cat([each.ids, each.new[:, None]], 1) for each in pending if each is not None]
     on_host = torch.cat([each.flatten() for each in columns]).cpu().split([each.numel() for each in columns])
@@ -552,10 +566,53 @@ def _take_in(tables: list[IdTable]) -> None:
 
 
 def _groups(ids: Tensor) -> Tensor:
-    """Return a number for each row of ids (Q, columns), from 0, the same for equal rows: (Q,)."""
+    """Number the distinct rows of ids (Q, columns) from 0; return the number of each row: (Q,)."""
     order = torch.arange(len(ids), device=ids.device)
     for column in range(ids.shape[1] - 1, -1, -1):
         order = order[torch.argsort(ids[order, column], stable=True)]
     ordered = ids[order]
     number = torch.nn.functional.pad((ordered[1:] != ordered[:-1]).any(1), (1, 0)).cumsum(0)
     return torch.empty_like(number).scatter_(0, order, number)
+
+
+class PairAverages(nn.Module):
+    """Moving averages u <- (1 - update_rate) u + update_rate observed, one for every (list, item) pair.
+
+    The first observation of a pair starts its average; several of one pair in a batch are averaged. In eval mode the
+    updated averages are returned, but not stored.
+
+    Args:
+        update_rate: weight of the new observation, in (0, 1].
+        space: "linear", or "log" when observations and averages are logarithms of the numbers to average.
+
+    Example:
+        >>> averages = PairAverages(update_rate=0.5)
+        >>> pair = torch.tensor([[3, 8]])
+        >>> averages(pair, torch.tensor([2.0])), averages(pair, torch.tensor([4.0]))
+        (tensor([2.]), tensor([3.]))
+    """
+
+    def __init__(self, update_rate: float = 0.1, space: str = "linear") -> None:
+        super().__init__()
+        self.update_rate = check_share("update_rate", update_rate, open_end=False)
+        self._space = SPACES[check_choice("space", space, SPACES)]
+        self.table = IdTable(width=1, columns=2)
+
+    def extra_repr(self) -> str:
+        return f"update_rate={self.update_rate:g}"
+
+    def forward(self, pairs: Tensor, observed: Tensor, chosen: Tensor | None = None) -> Tensor:
+        """Update the averages of the pairs (n, 2) with `observed` (n,); return them (n,), without gradient.
+
+        `chosen` (n,) is the mask of the pairs that count; the averages of the others are undefined.
+        """
+        observed = observed.detach()
+        if chosen is not None and chosen.device.type == "cpu":
+            return observed.masked_scatter(chosen, self._average(pairs[chosen], observed[chosen], None))
+        return self._average(pairs, observed, chosen)
+
+    def _average(self, pairs: Tensor, observed: Tensor, chosen: Tensor | None) -> Tensor:
+        averages = self.table.update(
+            pairs, observed[:, None], self.update_rate, self._space, chosen=chosen, write=self.training
+        )
+        return averages[:, 0].to(observed.dtype)

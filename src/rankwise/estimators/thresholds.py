@@ -1,4 +1,4 @@
-"""The score that separates the first k items of a list from the rest."""
+"""Smooth threshold between the k-th and the (k+1)-th score of a list, exact or running."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from rankwise.checks import check_k, check_positive, check_share
+from rankwise.checks import check_choice, check_k, check_positive, check_share
 from rankwise.estimators.table import IdTable
 from rankwise.lists import surely_all
 
 __all__ = ["Threshold", "ThresholdTracker"]
 
 _MOST_STEPS = 60
-# On an accelerator the host does not wait to see whether the steps have settled; most lists need 4.
+# On an accelerator the number of steps is fixed, because a convergence check would synchronise. Most lists need 4.
 _STEPS_ON_DEVICE = 10
-# So many tau below the threshold an item is out of it, in any precision.
+# An item this many tau below the threshold counts 0 in any precision.
 _REACH = 40.0
 
 
 class Threshold(NamedTuple):
-    """Of Q lists, (Q,) each: the threshold, its curvature, and the threshold that this was observed at."""
+    """Thresholds of Q lists, the curvatures, and the thresholds at which these were observed, (Q,) each."""
 
     value: Tensor
     curvature: Tensor
@@ -29,33 +29,36 @@ class Threshold(NamedTuple):
 
 
 class ThresholdTracker(nn.Module):
-    """The threshold of a list: between its k-th and (k+1)-th score, smoothly, as the minimum over lambda of
+    """Smooth threshold between the k-th and the (k+1)-th score of a list: the minimum over lambda of
 
         (k + 1/2) / N lambda + tau_norm / 2 (lambda - mean)^2 + mean over items of tau softplus((s_j - lambda) / tau)
 
-    which for small tau and tau_norm is the (k+1)-th largest score. Of whole lists it is found exactly. Of sampled lists
-    it is remembered with its curvature, one row per list: a gradient step moves the threshold, a moving average follows
-    the curvature; the first batch starts both at its own threshold. Nothing is written in eval mode.
+    which for small tau and tau_norm is the (k+1)-th largest score. For complete lists it is computed exactly. For
+    sampled lists the table keeps a running threshold and curvature per list: each batch moves the threshold by a
+    gradient step and the curvature by a moving average; both start at the values of the first batch. Nothing is written
+    in eval mode.
 
-    The slope of the objective is a share of items, at most p = (k + 1/2) / N where the threshold is too high; scores
-    may be of any size. The step is therefore measured in their spread, and in that of the share above, sqrt(p (1 - p)):
+    The slope of the objective is a share of items, at most p = (k + 1/2) / N if the threshold is too high, while scores
+    have any scale. The step is therefore relative to their spread, and to that of the share above, sqrt(p (1 - p)):
 
         lambda <- lambda - step_size spread slope / sqrt(p (1 - p))
 
+    With `step_unit="score"` it is the plain step, lambda - step_size slope.
+
     Args:
-        k: how many items stand above the threshold.
+        k: number of items above the threshold.
         tau: width of the smooth step.
         tau_norm: weight of the quadratic term, which makes the minimum unique. It moves the cutoff by
-            N tau_norm (lambda - mean) items, so it must be small where lists are long. It pulls towards the mean score
-            of the list, so that adding a constant to all scores moves the threshold alike.
-        step_size: of the gradient step, relative to the mean distance of the scores from their mean.
+            N tau_norm (lambda - mean) items, so it must be small for long lists. It pulls towards the mean score of
+            the list, so that adding a constant to all scores moves the threshold by that constant.
+        step_size: size of the gradient step; step_unit: "spread" (see above) or "score".
         update_rate: weight of the new curvature.
 
     Example:
         >>> tracker = ThresholdTracker(k=2, tau=0.01)
         >>> scores = torch.tensor([[0.9, 0.1, 0.5, 0.7]])
-        >>> found = tracker(scores, torch.full((1, 4), 0.25), torch.tensor([4]), None)
-        >>> round(float(found.value), 2)
+        >>> threshold = tracker(scores, torch.full((1, 4), 0.25), torch.tensor([4]), None)
+        >>> round(float(threshold.value), 2)
         0.5
     """
 
@@ -66,6 +69,7 @@ class ThresholdTracker(nn.Module):
         tau: float = 0.01,
         tau_norm: float = 1e-6,
         step_size: float = 0.25,
+        step_unit: str = "spread",
         update_rate: float = 0.1,
     ) -> None:
         super().__init__()
@@ -74,6 +78,7 @@ class ThresholdTracker(nn.Module):
         self.k = k
         self.tau, self.tau_norm = check_positive("tau", tau), check_positive("tau_norm", tau_norm)
         self.step_size = check_positive("step_size", step_size)
+        self.step_unit = check_choice("step_unit", step_unit, ("spread", "score"))
         self.update_rate = check_share("update_rate", update_rate, open_end=False)
         self.table = IdTable(width=2)
 
@@ -89,13 +94,13 @@ class ThresholdTracker(nn.Module):
         group_ids: Tensor | None,
         chosen: Tensor | None = None,
     ) -> Threshold:
-        """Return the thresholds of lists.
+        """Compute the thresholds of lists.
 
         Args:
-            scores: (Q, L), share: (Q, L) which share of its list each item counts for, 0 where there is none.
-            size: (Q,) items of the whole lists.
-            group_ids: (Q,) whose remembered thresholds to move and use; None finds those of the given items.
-            chosen: (Q,) the lists of more than k items; thresholds of the others are undefined. None: all.
+            scores: (Q, L), share: (Q, L) share of its list that each item represents, 0 in the padding.
+            size: (Q,) numbers of items of the complete lists.
+            group_ids: (Q,) ids of the running thresholds to update and return; None computes exact ones of `scores`.
+            chosen: (Q,) True for lists of more than k items; thresholds of the others are undefined. None: all.
         """
         scores, share = scores.detach(), share.to(scores.dtype)
         level = (self.k + 0.5) / size.to(scores.dtype)
@@ -106,17 +111,19 @@ class ThresholdTracker(nn.Module):
             value = self._minimum(scores, share, level, mean)
             return Threshold(value, self._derivatives(scores, share, level, mean, value)[1], value)
         rows = self.table.locate(group_ids)
-        remembered, known = self.table.read(group_ids, rows)
-        before, curvature = remembered.to(scores.dtype).unbind(1)
+        running, known = self.table.read(group_ids, rows)
+        before, curvature = running.to(scores.dtype).unbind(1)
         all_known = surely_all(known)
         if not all_known:
             best, top_share = _best(scores, share, scores.shape[1])
             before = torch.where(known, before, _start(best, top_share, level))
         slope, here = self._derivatives(scores, share, level, mean, before)
-        spread = ((scores - mean[:, None]).abs() * share).sum(1)
-        # A share of items and a quadratic term, which outgrows it only for scores about 1 / tau_norm apart.
+        # The share of items is at most 1; only for scores about 1 / tau_norm apart is the quadratic term larger.
         slope = slope.clamp(-1, 1)
-        value = before - self.step_size * spread * slope * (level * (1 - level)).rsqrt()
+        if self.step_unit == "spread":
+            spread = ((scores - mean[:, None]).abs() * share).sum(1)
+            slope = spread * slope * (level * (1 - level)).rsqrt()
+        value = before - self.step_size * slope
         curvature = curvature.lerp(here, self.update_rate)
         if not all_known:
             value, curvature = torch.where(known, value, before), torch.where(known, curvature, here)
@@ -127,21 +134,21 @@ class ThresholdTracker(nn.Module):
 
     @torch.no_grad()
     def pull(self, scores: Tensor, share: Tensor, threshold: Threshold) -> Tensor:
-        """How far the threshold moves with the score of each item, (Q, L): minus the mixed derivative / curvature."""
+        """Compute the derivative of the threshold in each score, (Q, L): minus the mixed derivative / curvature."""
         above = torch.sigmoid((scores.detach() - threshold.observed_at[:, None]) / self.tau)
         return share * ((1 - above) * above / self.tau + self.tau_norm) / threshold.curvature[:, None]
 
     def _derivatives(
         self, scores: Tensor, share: Tensor, level: Tensor, mean: Tensor, value: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """First and second derivative in the threshold, (Q,) each."""
+        """Compute the first and second derivative of the objective in the threshold, (Q,) each."""
         above = (scores - value[:, None]).mul_(1 / self.tau).sigmoid_()
         weighted = above * share
         slope = level + self.tau_norm * (value - mean) - weighted.sum(1)
         return slope, (above.neg_().add_(1).mul_(weighted)).sum(1) / self.tau + self.tau_norm
 
     def _minimum(self, scores: Tensor, share: Tensor, level: Tensor, mean: Tensor) -> Tensor:
-        """The best items decide, unless many crowd around the threshold: those far below it count for nothing."""
+        """Minimise over the best items only, unless more lie near the threshold: items far below it count 0."""
         width = min(scores.shape[1], 2 * self.k + 32) if scores.device.type == "cpu" else scores.shape[1]
         best, top_share = _best(scores, share, width)
         value = self._newton(best, top_share, level, mean)
@@ -150,7 +157,7 @@ class ThresholdTracker(nn.Module):
         return self._newton(*_best(scores, share, scores.shape[1]), level, mean)
 
     def _newton(self, best: Tensor, share: Tensor, level: Tensor, mean: Tensor) -> Tensor:
-        """Newton's method between bounds that close in; where a step would leave them, the middle is taken."""
+        """Run Newton's method within a bracket that shrinks; bisect if a step would leave it."""
         value = _start(best, share, level)
         lowest = torch.where(share > 0, best, torch.inf).amin(1).nan_to_num(posinf=0.0)
         low, high = lowest - _REACH * self.tau, best[:, 0].nan_to_num(neginf=0.0) + _REACH * self.tau
@@ -161,7 +168,7 @@ class ThresholdTracker(nn.Module):
             following = value - slope / curvature
             following = torch.where((following >= low) & (following <= high), following, low / 2 + high / 2)
             value, step = following, (following - value).abs_()
-            # What a step of this size leaves is its square; smaller ones are rounding.
+            # Convergence is quadratic: the error after a step this small is below rounding.
             small = max(1e-5, 16 * self.k * epsilon) * self.tau + 4 * epsilon * value.abs()
             if waits and bool((step <= small).all()):
                 break
@@ -169,13 +176,13 @@ class ThresholdTracker(nn.Module):
 
 
 def _best(scores: Tensor, share: Tensor, width: int) -> tuple[Tensor, Tensor]:
-    """The best scores of each list, best first, and their shares; minus infinity where there is no item."""
+    """Return the best scores of each list, best first and -inf in the padding, and their shares."""
     best, order = scores.masked_fill(share <= 0, -torch.inf).topk(width, 1)
     return best, share.gather(1, order)
 
 
 def _start(best: Tensor, share: Tensor, level: Tensor) -> Tensor:
-    """The first of the scores, best first, at which the items reach the level; the last where they never do."""
-    place = (share.cumsum(1) < level[:, None]).sum(1)
-    place = torch.minimum(place, (share > 0).sum(1) - 1).clamp_min(0)
-    return best.gather(1, place[:, None])[:, 0].nan_to_num(neginf=0.0)
+    """Return the first of the sorted scores at which the cumulative share reaches the level, else the last."""
+    index = (share.cumsum(1) < level[:, None]).sum(1)
+    index = torch.minimum(index, (share > 0).sum(1) - 1).clamp_min(0)
+    return best.gather(1, index[:, None])[:, 0].nan_to_num(neginf=0.0)

@@ -1,4 +1,4 @@
-"""Losses whose value falls as a ranking metric rises. Each is an ordinary `nn.Module`; any torch optimiser will do."""
+"""Losses for ranking metrics: the lower the loss, the higher the metric. Each is an `nn.Module` for any optimiser."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from rankwise.deprecation import renamed_attributes
+from rankwise.estimators.groups import GroupPrior, Prior, PriorSchedule, class_prior, data_prior, list_prior
 from rankwise.losses import auprc, ndcg, pap, stable_ap
 from rankwise.losses.auprc import AUPRCLoss, SemiVarianceLoss
 from rankwise.losses.base import ListLoss
@@ -53,7 +54,6 @@ from rankwise.losses.combined import SumLoss, SwitchLoss
 from rankwise.losses.embedding import EmbeddingLoss, LateMemoryLoss
 from rankwise.losses.ndcg import ListwiseCELoss, NDCGLoss, TopKNDCGLoss
 from rankwise.losses.pap import PApLoss, PApMargins, pap_margins
-from rankwise.losses.priors import GroupPrior, Prior, PriorSchedule, class_prior, data_prior
 from rankwise.losses.sampled_lists import ListStatistics
 from rankwise.losses.stable_ap import StableAPLoss
 from rankwise.registry import LossRecord, Registry
@@ -109,10 +109,11 @@ __all__ = [
     "class_prior",
     "create_loss",
     "data_prior",
+    "list_prior",
     "pap_margins",
 ]
 
-# In the order in which they are listed: the methods of the papers by metric (AP, NDCG, pAp@k), then the baselines.
+# The order of listings: the papers' methods by metric (AP, NDCG, pAp@k), then the baselines.
 _METHODS = (auprc, stable_ap, ndcg, pap)
 _BASELINES = (
     pointwise, pairwise, listwise, neural_ndcg, batch_ap, histogram_ap, soap, top_k, metric_learning
@@ -136,12 +137,12 @@ for _module in (*_METHODS, *_BASELINES):
 
 
 def create_loss(name: str, *, add: Sequence[Mapping[str, Any]] = (), **options: Any) -> ListLoss | MetricLearningLoss:
-    """Make a loss by its registered name or alias.
+    """Create a loss by its registered name or alias.
 
     Args:
         name: see `rankwise list losses`.
-        add: losses to be added to it, each as a mapping with its name and options (see `SumLoss`).
-        options: those of its class.
+        add: losses to add to it, each as a mapping with its name and options (see `SumLoss`).
+        options: arguments of its class.
 
     Returns:
         a `ListLoss`; a `MetricLearningLoss` for the names of pytorch-metric-learning.

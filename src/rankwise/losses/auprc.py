@@ -1,19 +1,18 @@
-"""SOPRC: the area under the precision-recall curve, estimated from mini-batches of any composition."""
+"""SOPRC: loss for the area under the precision-recall curve, from mini-batches of any composition."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from rankwise.checks import check_choice, check_positive, check_share
+from rankwise.checks import check_choice, check_positive, check_range, check_share, first_order_only
 from rankwise.estimators import QuantileTracker, interpolate_quantiles
-from rankwise.lists import Lists, PackedLists
+from rankwise.estimators.groups import COSINES, RANGES, Link, Prior, as_prior
+from rankwise.lists import Lists, PackedLists, split_sides
 from rankwise.losses.base import ListLoss
-from rankwise.losses.gradients import first_order_only
-from rankwise.losses.links import Link
-from rankwise.losses.priors import Prior, as_prior
-from rankwise.losses.sides import split_sides
-from rankwise.pairs import pair_sums
+from rankwise.pairs import mean_over_negatives, pair_sums
 from rankwise.registry import LossRecord
 from rankwise.surrogates import OneSidedHuber, OneSidedTanh, Surrogate
 
@@ -21,31 +20,33 @@ __all__ = ["AUPRCLoss", "SemiVarianceLoss"]
 
 
 class AUPRCLoss(ListLoss):
-    """1 - AUPRC (average precision), made smooth, with the prior of the data instead of the batch's.
+    """Smooth loss for 1 - AUPRC (average precision), with the prior of the data instead of the batch's.
 
-    The mean over the positives i of a list of
+    The value of a list is the mean over its positives i of
 
         x / (1 + x),   x = (1 - prior) / prior * FPR_i / TPR_i,
 
-    FPR_i the mean of the one-sided Huber surrogate of s_i - s_j over the negatives j of the batch, TPR_i the share of
-    positives above s_i according to the remembered quantiles V of the group's positive scores. In [0, 1]; 0 is perfect.
+    where FPR_i is the mean of the one-sided Huber surrogate of s_i - s_j over the negatives j of the batch, and TPR_i
+    the share of positives above s_i, from running quantiles V of the group's positive scores. In [0, 1]; 0 is perfect.
 
     Args:
-        prior: the share of positives to reckon with: a number, one per group (tensor or `GroupPrior`), "batch", or a
-            `PriorSchedule`. The true share (`data_prior(labels)`) makes the value unbiased, but with a very small one
-            nearly every positive starts out hopeless and training stalls; .1 is a safe start, a schedule from .5 down
-            towards the truth a thorough one.
-        tau: margin of the Huber surrogate; positives this much above a negative have won.
+        prior: the share of positives to assume: a number, one per group (tensor or `GroupPrior`), "batch", or a
+            `PriorSchedule`. The true share (`data_prior(labels)`) makes the value unbiased. But if it is very small,
+            nearly every positive starts with a precision near 0, and training stalls. Start with .1, or with a
+            schedule from .5 down to the true share.
+        tau: margin of the Huber surrogate; a pair this far apart has a loss of 0.
         tau_recall: width of the step in the recall estimate.
-        recall: "quantiles" remembers V across batches; "batch" takes the batch's positives alone (no state).
-        quantiles: the number of remembered quantiles per group.
+        recall: "quantiles" keeps V between batches; "batch" uses the batch's positives only (no state).
+        quantiles: the number of running quantiles per group.
         update_rate: weight of the new batch in V.
         recall_floor: smallest recall of a positive, in (0, 1). None means 1 / (quantiles + 1), or the share of one
             positive among those of the batch with `recall="batch"`. Larger values, up to 1/3, give
-            smoother training where groups have few positives (retrieval), at the price of bias.
+            smoother training for groups with few positives (retrieval), at the price of bias.
         recall_gradient: "stopped" or "full": whether the gradient flows through the recall.
-        link: how scores come to the range of about [-1, 1] that the margins are made for: "scale" (running spread:
-            leaves cosines and probabilities alone and tames logits), "none", "tanh", "sigmoid".
+        link: map of scores to about [-1, 1], the range that the margins are made for: "scale" (division by the running
+            spread, for logits; cosines and probabilities pass unchanged), "none", "tanh", "sigmoid".
+        score_range: lowest and highest possible score after the link, which the extrapolated ends of V never leave.
+            None: (-1, 1) for cosines (`EmbeddingLoss`) and "tanh", (0, 1) for "sigmoid", else none.
         lists, empty, reduction: see `ListLoss`; `lists="columns"` takes (B, C) outputs as one list per class.
 
     Example:
@@ -74,6 +75,7 @@ class AUPRCLoss(ListLoss):
         recall_floor: float | None = None,
         recall_gradient: str = "stopped",
         link: str = "scale",
+        score_range: Sequence[float] | None = None,
         lists: str = "rows",
         empty: str = "skip",
         reduction: str = "mean",
@@ -87,51 +89,60 @@ class AUPRCLoss(ListLoss):
         self.recall_floor = None if recall_floor is None else check_share("recall_floor", recall_floor)
         self.recall_gradient = check_choice("recall_gradient", recall_gradient, ("stopped", "full"))
         self.link = Link(link)
+        self.score_range = RANGES.get(link) if score_range is None else check_range("score_range", score_range)
 
     def per_list(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
         sides = [split_sides(lists) for lists in packed.blocks]
         valid = packed.join([side.valid for side in sides])
         negatives_per_positive = self.prior.odds(lambda: packed.join([side.rate for side in sides]), group_ids)
         blocks = self.link(packed, group_ids).blocks
-        positives = [lists.scores.gather(1, side.places) for lists, side in zip(blocks, sides, strict=True)]
+        positives = [lists.scores.gather(1, side.index) for lists, side in zip(blocks, sides, strict=True)]
         quantiles: Tensor | None = None
         if self.tracker is not None:
             observed = [
-                interpolate_quantiles(scores.detach(), side.padding, self.tracker.count)
-                for scores, side in zip(positives, sides, strict=True)
+                interpolate_quantiles(
+                    scores.detach(),
+                    side.padding,
+                    self.tracker.count,
+                    bounds=COSINES if self.score_range is None and lists.cosines else self.score_range,
+                    weights=None if lists.weights is None else side.share,
+                )
+                for lists, scores, side in zip(blocks, positives, sides, strict=True)
             ]
             quantiles = self.tracker(packed.join(observed), valid, group_ids)
         values = []
         for lists, side, scores in zip(blocks, sides, positives, strict=True):
-            recall = self._recall(scores, None if quantiles is None else packed.of_block(quantiles, lists), side.share)
-            false_positives = side.mean_over_negatives(lists, self.precision_surrogate)
+            recall = self._recall(
+                scores, None if quantiles is None else packed.select_block(quantiles, lists), side.share
+            )
+            false_positives = mean_over_negatives(lists, side, self.precision_surrogate)
             odds = packed.column(negatives_per_positive, lists) * false_positives / recall
-            # Beyond any number that matters; keeps x / (1 + x) from becoming inf / inf.
+            # Keeps x / (1 + x) from becoming inf / inf.
             odds = odds.clamp_max(1e30)
             values.append((odds / (1 + odds) * side.share).sum(1))
-        reason = "its gradient holds the recall fixed, or the remembered quantiles"
+        reason = "its gradient holds the recall fixed, or the running quantiles"
         return first_order_only(packed.join(values), type(self).__name__, reason), valid
 
     def _recall(self, positives: Tensor, quantiles: Tensor | None, share: Tensor) -> Tensor:
-        """Return the share of positives at or above each one, (Q, A); a positive counts itself, so it is never 0."""
+        """Compute the share of positives at or above each one, (Q, A); a positive counts itself, so it is not 0."""
         if self.recall_gradient == "stopped":
             positives = positives.detach()
         if quantiles is None:
             above = pair_sums(positives, positives.detach(), self.recall_surrogate, weights=share)
-            itself = share if self.recall_floor is None else self.recall_floor * (1 - above)
-            return (itself + above).clamp_min(torch.finfo(above.dtype).tiny)
+            own = share if self.recall_floor is None else self.recall_floor * (1 - above)
+            return (own + above).clamp_min(torch.finfo(above.dtype).tiny)
         count = quantiles.shape[1]
         floor = 1 / (count + 1) if self.recall_floor is None else self.recall_floor
         return floor + pair_sums(positives, quantiles, self.recall_surrogate) * ((1 - floor) / count)
 
 
 class SemiVarianceLoss(ListLoss):
-    """Penalises positives below the mean positive and negatives above the mean negative of each list.
+    """Penalty for positives below the mean positive and negatives above the mean negative of each list.
 
         positive / n+ * sum over s_i < mu+ of (s_i - mu+)^2  +  negative / n- * sum over s_j > mu- of (s_j - mu-)^2
 
-    Add it to a loss with `SumLoss(loss, SemiVarianceLoss(3, 15))`. Linked scores about 1e19 apart give an infinite
-    value in float32, and still their gradient.
+    Add it to a loss with `SumLoss(loss, SemiVarianceLoss(3, 15))`. For linked scores about 1e19 apart the value is
+    infinite in float32, but the gradient is right.
 
     Args:
         positive: weight of the first sum; negative: weight of the second.
@@ -176,15 +187,15 @@ class SemiVarianceLoss(ListLoss):
 
 
 def _half_variance(scores: Tensor, weights: Tensor) -> Tensor:
-    """Return the mean square of how far scores lie above their weighted mean, (Q, L) to (Q,)."""
+    """Compute the mean square of the scores' distances above their weighted mean, (Q, L) to (Q,)."""
     if not scores.shape[1]:
         return scores.sum(1)
     share = weights / weights.sum(1, keepdim=True).clamp_min(torch.finfo(scores.dtype).tiny)
-    # From the highest score, so that the mean of equal scores is exactly theirs, however large.
+    # Relative to the highest score, so that the mean of equal scores is exact.
     highest = scores.detach().masked_fill(weights == 0, -torch.inf).amax(1, keepdim=True)
     depths = scores - highest.masked_fill(highest.isinf(), 0)
     above = (depths - (depths * share).sum(1, keepdim=True)).clamp_min(0)
-    # Roots of the shares, not shares: what is 0 there must be 0 before it is squared, not infinity times 0.
+    # Weighted before the square: a term of share 0 is then 0, not inf * 0.
     return (above * share.sqrt()).square().sum(1)
 
 

@@ -1,74 +1,169 @@
-"""What all losses over lists share: checking, gathering, packing, leaving out, reducing."""
+"""Base classes of losses over lists: they check, gather and pack the input, reduce the values, and mark the state."""
 
 from __future__ import annotations
 
+import json
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
+from functools import reduce
+from typing import Any, ClassVar, TypeVar
 
 import torch
-from torch import Tensor
+import torch.distributed as dist
+from torch import Tensor, nn
 
 from rankwise.checks import (
     check_choice,
     check_ids,
     check_labels,
+    check_later,
     check_same_shape,
     check_tensor,
+    deferred_checks,
+    first_order_only,
+    full_precision,
     has_single_items,
-    one_reading,
+    outside_graphs,
+    outside_inference_mode,
     refuse_single_items,
-    when,
 )
-from rankwise.distributed import gather_inputs, world_size
-from rankwise.estimators.table import announce_tables
+from rankwise.distributed import gather_inputs
+from rankwise.estimators.table import defer_new_ids
 from rankwise.lists import Lists, PackedLists, pack, reduce_lists, surely_all
-from rankwise.losses.links import bound_scores
 from rankwise.losses.local_lists import mean_over_ranks
-from rankwise.losses.marked import MarkedModule
-from rankwise.modes import full_precision, outside_graphs, outside_inference_mode
+from rankwise.surrogates import describe_gain
 
-__all__ = ["ListLoss"]
+__all__ = ["LARGEST_SCORE", "CountsSteps", "ListLoss", "MarkedModule", "bound", "bound_scores", "with_gradient"]
 
-# A loss warns once after this many training batches in a row of which every list was left out.
+# Larger than any useful score, and far enough from the largest float32 for sums. Losses clamp squares themselves.
+LARGEST_SCORE = 1e30
+
+# A loss warns once after this many training batches in a row in which every list was skipped.
 _PATIENCE = 10
+
+T = TypeVar("T")
+
+# The key of the mark in a state dict.
+_KEY = "_extra_state"
+
+
+class MarkedModule(nn.Module):
+    """Loss whose state dict contains its name and the options on which the meaning of the state depends.
+
+    This mark is a tensor of bytes (JSON) under the key "_extra_state", so that any format of tensors can store it.
+    Loading the state of another loss, or of other such options, raises a RuntimeError that names both. A state without
+    a mark, from an earlier version, loads with a warning.
+
+    Attributes:
+        remembers: names of the attributes with these options; None if there is no state, and no mark.
+    """
+
+    remembers: ClassVar[tuple[str, ...] | None] = None
+
+    def extra_repr(self) -> str:
+        """Return the options that are plain attributes, not submodules or buffers."""
+        options = {name: value for name, value in vars(self).items() if name[0] != "_" and name != "training"}
+        return ", ".join(f"{name}={getattr(value, '__name__', repr(value))}" for name, value in options.items())
+
+    def _mark(self) -> tuple[str, dict[str, Any]]:
+        options = {path: reduce(getattr, path.split("."), self) for path in self.remembers or ()}
+        return type(self).__name__, {
+            path: describe_gain(value) if path == "gain" else value for path, value in options.items()
+        }
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        if self.remembers is not None:
+            text = json.dumps(self._mark()).encode()
+            destination[prefix + _KEY] = torch.tensor(list(text), dtype=torch.uint8)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
+        if self.remembers is not None:
+            self._check_mark(state_dict.pop(prefix + _KEY, None), any(key.startswith(prefix) for key in state_dict))
+        super()._load_from_state_dict(state_dict, prefix, *others)
+
+    def _check_mark(self, mark: Tensor | None, has_state: bool) -> None:
+        expected = _describe(*self._mark())
+        if mark is None:
+            if has_state:
+                warnings.warn(
+                    f"the loaded state does not say what it is of (it was saved by an earlier version): it is taken "
+                    f"for that of {expected}",
+                    stacklevel=2,
+                )
+            return
+        try:
+            name, options = json.loads(bytes(mark.tolist()))
+            loaded = f"that of {_describe(name, options)}"
+        except (TypeError, ValueError, AttributeError):
+            loaded = "a mark that cannot be read"
+        if loaded != f"that of {expected}":
+            raise RuntimeError(f"state: expected that of {expected}, got {loaded}")
+
+
+class CountsSteps(nn.Module):
+    """Mixin that counts training steps in the buffer `step`, and on the host, which then need not synchronise."""
+
+    step: Tensor
+    _steps: int | None = None
+
+    @property
+    def steps(self) -> int:
+        """Return the number of training steps so far."""
+        if self._steps is None:
+            self._steps = int(self.step)
+        return self._steps
+
+    def advance(self) -> None:
+        """Count a step."""
+        self._steps = self.steps + 1
+        self.step = self.step + 1
+
+    def _load_from_state_dict(self, *arguments: Any) -> None:
+        self._steps = None
+        super()._load_from_state_dict(*arguments)
 
 
 class ListLoss(MarkedModule):
-    """A loss over lists. A subclass says what lists cost (`per_list`), which labels it takes, and, if it has a state,
-    which options give it its meaning (`remembers`, see `MarkedModule`).
+    """Base class of losses over lists.
+
+    A subclass defines the values of lists (`per_list`), the kind of labels (`label_kind`) and, if it has a state, the
+    options on which its meaning depends (`remembers`, see `MarkedModule`).
 
     Called as `loss(scores, labels, *, query_ids, sample_ids, mask, weights, previous_scores, group_ids)`:
 
     Args:
         scores: (N,) one list, or many ragged ones with `query_ids` (N,); or (Q, L), one list per row (per column with
-            `lists="columns"`). Any floating dtype; computed in float32 at least. Scores beyond 1e30 in size count as
-            1e30, and get their gradient as if they had not been cut.
+            `lists="columns"`). Any floating dtype; computed in float32 at least. Scores beyond 1e30 in size are clamped
+            to 1e30; their gradient ignores the clamp.
         labels: the shape of `scores`.
         query_ids: any integers, (N,) for ragged lists or (Q,) for rows.
-        sample_ids: the shape of `scores`; only losses that remember single items use them.
-        mask: the shape of `scores`, False where there is no item.
-        weights: the shape of `scores`, item weights; 0 is as good as absent. Only their ratios within a list count.
-        previous_scores: the shape of `scores`, what the same items scored under the weights before the last step; only
-            losses with a variance-reduced memory use them.
-        group_ids: which lists share what the loss remembers, shaped like `query_ids`; each list is its own group by
-            default. Rows without any ids are strangers: nothing is remembered of them.
+        sample_ids: the shape of `scores`; only losses with state per item use them.
+        mask: the shape of `scores`, False in the padding.
+        weights: the shape of `scores`, item weights; an item of weight 0 is masked. Only their ratios within a list
+            count.
+        previous_scores: the shape of `scores`, scores of the same items under the weights before the last step; only
+            losses with variance-reduced moving averages use them.
+        group_ids: lists with equal ids share state; shaped like `query_ids`. By default each list is its own group.
+            Lists without ids keep no state between batches.
 
-    (N, 1) scores are N lists of one item each. A loss that compares items learns nothing from them and refuses them,
-    unless a `mask` says that they are meant; a loss that learns from single items, such as cross entropy, takes them.
-    Ragged lists that happen to hold one item each are left out like all lists without a relevant and an irrelevant
-    item. A loss warns once when it left out every list of 10 training batches in a row.
+    Scores of shape (N, 1) are N lists of one item each. A loss that compares items has no gradient there and refuses
+    them, unless a `mask` confirms them; a loss of single items, such as cross entropy, accepts them. Ragged lists of
+    one item are skipped, like all lists without a relevant and an irrelevant item. A loss warns once when it skipped
+    every list of 10 training batches in a row.
 
-    Second derivatives (`create_graph=True`) are those of the gradient returned. Losses whose gradient holds fixed what
-    moves with the scores, or is no derivative, refuse them by a RuntimeError when the gradient is asked for.
+    Second derivatives (`create_graph=True`) are those of the returned gradient. Losses whose gradient treats as
+    constant what depends on the scores, or is no derivative, raise a RuntimeError in that backward pass.
 
-    Under an initialised process group all ranks see the joined batch, and the mean of their gradients is the gradient
-    of the loss over that batch.
+    With an initialised process group every rank computes the loss of the gathered batch, and the mean of the ranks'
+    gradients is the gradient of that loss.
     """
 
     label_kind = "binary"
-    # Whether the loss of a batch is a mean over items, so that several small batches are as good as a large one.
+    # Whether the loss is a mean over items, so that the mean over small batches equals the loss of a large one.
     itemwise = False
-    # Whether what the loss remembers of a list is kept by the id of that list, so that lists may live on one rank.
+    # Whether the state of a list is kept by the id of that list, so that a list may belong to one rank.
     state_by_list = False
     # Whether every list is on one rank: then nothing is gathered, see `keep_lists_local`.
     local_lists = False
@@ -79,12 +174,12 @@ class ListLoss(MarkedModule):
         self.empty = check_choice("empty", empty, ("skip", "error"))
         self.reduction = check_choice("reduction", reduction, ("mean", "sum", "none"))
         self._valid = torch.ones(0, dtype=torch.bool)
-        self._fruitless: int | Tensor = 0
+        self._batches_without_lists: int | Tensor = 0
         self._warned = False
 
     @property
     def skipped(self) -> int:
-        """How many lists of the last batch were left out because they lacked the items the loss needs."""
+        """Return the number of lists of the last batch that were skipped, because they lack items the loss needs."""
         return int((~self._valid).sum())
 
     @outside_graphs
@@ -101,11 +196,13 @@ class ListLoss(MarkedModule):
         previous_scores: Tensor | None = None,
         group_ids: Tensor | None = None,
     ) -> Tensor:
-        given = (query_ids, sample_ids, mask, weights, previous_scores, group_ids)
-        if self.local_lists and world_size() > 1:
-            return mean_over_ranks(lambda: self.list_values(*self._pack(mask, scores, labels, *given)), scores)
-        masked = mask
-        if world_size() > 1:
+        rest: tuple[Tensor | None, ...] = (query_ids, sample_ids, mask, weights, previous_scores, group_ids)
+        distributed = dist.is_available() and dist.is_initialized()
+        if distributed and self.local_lists:
+            return mean_over_ranks(
+                lambda: self._compute(_as_they_are, mask, scores, labels, *rest), self._count_step, scores
+            )
+        if distributed:
             inputs = gather_inputs(
                 lambda: _check_inputs(
                     scores=scores,
@@ -119,24 +216,31 @@ class ListLoss(MarkedModule):
                 ),
                 pad=self.lists == "rows",
             )
-            scores, labels, *given = inputs.values()
-        with full_precision(torch.as_tensor(scores).device.type), one_reading():
-            return self.on_lists(*self._pack(masked, scores, labels, *given))
+            scores, labels, *others = inputs.values()
+            rest = tuple(others)
+        return self._compute(self._reduce, mask, scores, labels, *rest)
 
     def keep_lists_local(self) -> bool:
-        """Gather nothing from now on, if the loss is a mean over lists that share no state; return whether it is.
+        """Gather nothing from now on if the loss is a mean over lists without shared state; return whether it is.
 
-        The items of a list must all be on one rank, the same at every step: that of `rankwise.distributed.list_owners`
-        if the loss has a state.
+        All items of a list must then be on one rank. If the loss has a state, that is the rank given by
+        `rankwise.distributed.list_owners` at every step.
         """
         parts = [module for module in self.modules() if isinstance(module, ListLoss)]
         by_list = all(part.state_by_list or next(part.buffers(), None) is None for part in parts)
-        learned = next(self.parameters(), None) is not None
-        self.local_lists = by_list and not learned and self.lists == "rows" and self.reduction == "mean"
+        trained = next(self.parameters(), None) is not None
+        self.local_lists = by_list and not trained and self.lists == "rows" and self.reduction == "mean"
         return self.local_lists
 
-    def _pack(
+    def _count_step(self) -> None:
+        """Count a step of a rank without lists, as the other ranks do."""
+        for module in self.modules():
+            if self.training and isinstance(module, CountsSteps):
+                module.advance()
+
+    def _compute(
         self,
+        finish: Callable[[Tensor, Tensor], T],
         masked: Tensor | None,
         scores: Tensor,
         labels: Tensor,
@@ -146,56 +250,59 @@ class ListLoss(MarkedModule):
         weights: Tensor | None,
         previous_scores: Tensor | None,
         group_ids: Tensor | None,
-    ) -> tuple[PackedLists, Tensor | None]:
-        """Return the lists of a batch, checked and packed, and the group of each; `masked` is the caller's mask."""
+    ) -> T:
+        """Check and pack a batch, and reduce the values of its lists; `masked` is the caller's mask."""
         scores, labels = check_tensor("scores", scores), check_tensor("labels", labels)
-        if scores.dtype in (torch.float16, torch.bfloat16):
-            scores = scores.float()
-        packed = pack(
-            scores,
-            labels,
-            query_ids=query_ids,
-            mask=mask,
-            weights=weights,
-            sample_ids=sample_ids,
-            previous_scores=previous_scores,
-            lists=self.lists,
-        )
-        packed = replace(packed, blocks=tuple(map(_in_range, packed.blocks)))
-        for block in packed.blocks:
-            check_labels(block.labels, self.label_kind, block.mask)
-        groups = (
-            packed.ids if group_ids is None else packed.per_list("group_ids", check_ids("group_ids", group_ids))
-        )
-        if has_single_items(scores, masked, self.lists) and not bool(self._look(packed, groups)[1].any()):
-            refuse_single_items(scores, f"from which {type(self).__name__} learns nothing")
-        return packed, groups
+        with full_precision(scores.device.type), deferred_checks():
+            if scores.dtype in (torch.float16, torch.bfloat16):
+                scores = scores.float()
+            packed = pack(
+                scores,
+                labels,
+                query_ids=query_ids,
+                mask=mask,
+                weights=weights,
+                sample_ids=sample_ids,
+                previous_scores=previous_scores,
+                lists=self.lists,
+            )
+            packed = replace(packed, blocks=tuple(map(_in_range, packed.blocks)))
+            for block in packed.blocks:
+                check_labels(block.labels, self.label_kind, block.mask)
+            groups = (
+                packed.ids if group_ids is None else packed.per_list("group_ids", check_ids("group_ids", group_ids))
+            )
+            if has_single_items(scores, masked, self.lists) and not bool(self._peek(packed, groups)[1].any()):
+                refuse_single_items(scores, f"from which {type(self).__name__} learns nothing")
+            return finish(*self._values_of_lists(packed, groups))
 
     def on_lists(self, packed: PackedLists, group_ids: Tensor | None) -> Tensor:
-        """The loss of lists that are already checked, gathered and packed."""
-        return reduce_lists(*self.list_values(packed, group_ids), empty=self.empty, reduction=self.reduction)
+        """Compute the loss of lists that are already checked, gathered and packed."""
+        return self._reduce(*self._values_of_lists(packed, group_ids))
 
-    def list_values(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return the value of each list (size,) and which are defined (size,); write the state while training."""
+    def _reduce(self, values: Tensor, valid: Tensor) -> Tensor:
+        return reduce_lists(values, valid, empty=self.empty, reduction=self.reduction)
+
+    def _values_of_lists(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
         if packed.blocks[0].scores.device.type != "cpu":
-            self._announce()
+            self._defer_checks()
         if self.empty == "error" and self.training:
             # Before any state is written.
-            reduce_lists(*self._look(packed, group_ids), empty="error")
+            reduce_lists(*self._peek(packed, group_ids), empty="error")
         values, valid = self.per_list(packed, group_ids)
         self._valid = valid.detach()
         if self.training:
-            self._count_fruitless(self._valid)
+            self._count_batch(self._valid)
         return values, valid
 
-    def _announce(self) -> None:
-        """Have the host read what is left of the last call on an accelerator with the findings of this one."""
-        announce_tables(self)
-        if isinstance(self._fruitless, Tensor) and not self._warned:
-            when(self._fruitless >= _PATIENCE, self._warn)
+    def _defer_checks(self) -> None:
+        """Add what the last call left to read on an accelerator to the deferred checks of this call."""
+        defer_new_ids(self)
+        if isinstance(self._batches_without_lists, Tensor) and not self._warned:
+            check_later(self._batches_without_lists >= _PATIENCE, self._warn)
 
     @torch.no_grad()
-    def _look(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _peek(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return `per_list` in eval mode, which writes no state."""
         modes = [(module, module.training) for module in self.modules()]
         self.eval()
@@ -205,15 +312,15 @@ class ListLoss(MarkedModule):
             for module, training in modes:
                 module.training = training
 
-    def _count_fruitless(self, valid: Tensor) -> None:
-        """Count the batches in a row of which every list was left out, and warn once."""
+    def _count_batch(self, valid: Tensor) -> None:
+        """Count the batches in a row in which every list was skipped, and warn once."""
         if valid.device.type != "cpu":
-            # Counted there, and read with the findings of the next call.
-            self._fruitless = torch.where(valid.any(), 0, self._fruitless + 1)
+            # Counted on the device, and read with the deferred checks of the next call.
+            self._batches_without_lists = torch.where(valid.any(), 0, self._batches_without_lists + 1)
             return
-        fruitful = surely_all(valid) or bool(valid.any())
-        self._fruitless = 0 if fruitful else int(self._fruitless) + 1
-        if self._fruitless == _PATIENCE and not self._warned:
+        any_valid = surely_all(valid) or bool(valid.any())
+        self._batches_without_lists = 0 if any_valid else int(self._batches_without_lists) + 1
+        if self._batches_without_lists == _PATIENCE and not self._warned:
             self._warn()
 
     def _warn(self) -> None:
@@ -226,12 +333,16 @@ class ListLoss(MarkedModule):
         )
 
     def per_list(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Value of each list (size,), finite everywhere, and on which lists it is defined (size,)."""
+        """Compute the values of lists (size,), finite everywhere, and the mask (size,) of lists that have one."""
         raise NotImplementedError
 
 
+def _as_they_are(values: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
+    return values, valid
+
+
 def _check_inputs(**given: object) -> dict[str, Tensor | None]:
-    """Return the inputs of one of several ranks as tensors, of shapes that go together."""
+    """Return the inputs of one of several ranks as tensors, and check that their shapes agree."""
     inputs = {name: None if value is None else check_tensor(name, value) for name, value in given.items()}
     scores = check_tensor("scores", inputs["scores"])
     for name in ("labels", "sample_ids", "mask", "weights", "previous_scores"):
@@ -250,7 +361,7 @@ def _check_inputs(**given: object) -> dict[str, Tensor | None]:
 
 
 def _in_range(lists: Lists) -> Lists:
-    """Return the lists with scores and weights of sizes that can be multiplied and added up."""
+    """Return the lists with scores and weights bounded so that products and sums do not overflow."""
     scores, previous = bound_scores(lists.scores), lists.previous_scores
     if scores is not lists.scores or previous is not None:
         before = None if previous is None else bound_scores(previous)
@@ -259,7 +370,7 @@ def _in_range(lists: Lists) -> Lists:
 
 
 def _scale_weights(weights: Tensor, lists: Lists) -> Tensor:
-    """Scale the weights of each list to a maximum of 1, and none so small that the product of two is 0."""
+    """Scale the weights of each list to a maximum of 1, and clamp them so that a product of two is not 0."""
     if not weights.shape[1]:
         return weights
     weights = weights.to(torch.promote_types(weights.dtype, lists.scores.dtype))
@@ -267,3 +378,56 @@ def _scale_weights(weights: Tensor, lists: Lists) -> Tensor:
     weights = (weights / largest.masked_fill(largest == 0, 1)).to(lists.scores.dtype)
     least = torch.finfo(weights.dtype).tiny ** 0.5
     return weights.clamp_min(least).masked_fill(~lists.mask, 0)
+
+
+def _describe(name: str, options: dict[str, Any]) -> str:
+    return f"{name}({', '.join(f'{path}={json.dumps(value)}' for path, value in options.items())})"
+
+
+def with_gradient(values: Tensor, scores: Tensor, gradient: Tensor, name: str, reason: str) -> Tensor:
+    """Return `values` (Q,) with the given `gradient` (Q, L) with respect to `scores` (Q, L).
+
+    `name` and `reason` refuse second derivatives, see `first_order_only`.
+
+    Example:
+        >>> import torch
+        >>> scores = torch.zeros(1, 2, requires_grad=True)
+        >>> gradient = torch.tensor([[1.0, -3.0]])
+        >>> with_gradient(torch.tensor([5.0]), scores, gradient, "MyLoss", "it is given").sum().backward()
+        >>> scores.grad
+        tensor([[ 1., -3.]])
+    """
+    # The difference is exactly 0, and has the wanted gradient.
+    attached = values.detach() + (gradient.detach() * (scores - scores.detach())).sum(1)
+    return first_order_only(attached, name, reason)
+
+
+def bound_scores(scores: Tensor) -> Tensor:
+    """Clamp scores to 1e30 in size; the gradient ignores the clamp, so that training can bring them back.
+
+    Example:
+        >>> bound_scores(torch.tensor([-3e38, 7.0]))
+        tensor([-1.0000e+30,  7.0000e+00])
+    """
+    if scores.device.type == "cpu":
+        flat = scores.detach().reshape(-1)
+        # If the sum of squares is below the squared limit, so is every score. A float32 sum overflows before that.
+        if torch.dot(flat, flat).item() <= LARGEST_SCORE**2:
+            return scores
+    return bound(scores, LARGEST_SCORE)
+
+
+def bound(values: Tensor, largest: float) -> Tensor:
+    """Clamp values to a size; the gradient ignores the clamp."""
+    bounded: Tensor = _Bounded.apply(values, largest)
+    return bounded
+
+
+class _Bounded(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, largest: float) -> Tensor:
+        return values.clamp(-largest, largest)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return grad, None

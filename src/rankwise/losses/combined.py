@@ -1,4 +1,4 @@
-"""Losses made of list losses: their sum, and one after the other."""
+"""Losses composed of list losses: their sum, or one after the other."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ from torch import Tensor, nn
 
 from rankwise.checks import check_count
 from rankwise.lists import PackedLists
-from rankwise.losses.base import ListLoss
-from rankwise.losses.marked import CountsSteps
+from rankwise.losses.base import CountsSteps, ListLoss
 
 __all__ = ["SumLoss", "SwitchLoss"]
 
 
 class SumLoss(ListLoss):
-    """The sum of losses over the same lists, for add-ons such as `SemiVarianceLoss`.
+    """Sum of losses over the same lists, for add-ons such as `SemiVarianceLoss`.
 
     Args:
-        losses: two or more list losses; the first says how lists are laid out and reduced.
+        losses: two or more list losses; `lists`, `empty` and `reduction` are those of the first.
 
-    A list counts if it counts for the first loss; an add-on that is not defined there adds nothing.
+    A list counts if it counts for the first loss; an add-on that is undefined on it adds 0.
 
     Example:
         >>> from rankwise.losses import AUPRCLoss, SemiVarianceLoss
@@ -53,13 +52,13 @@ class SumLoss(ListLoss):
 
 
 class SwitchLoss(CountsSteps, ListLoss):
-    """The first loss for a number of training steps, the second from then on: a warm-up.
+    """Warm-up: one loss for a number of training steps, another one after them.
 
-    A step is a call in training mode. The count is a buffer, so a resumed training switches when it would have.
+    A step is a call in training mode. The count is a buffer, so a resumed training switches at the same step.
 
     Args:
-        first: the loss to start with, `ListwiseCELoss()` for instance; it says how lists are laid out and reduced.
-        second: the loss to go on with; of the same kind of labels.
+        first: the loss to start with, such as `ListwiseCELoss()`; its `lists`, `empty` and `reduction` apply.
+        second: the loss after them; for the same kind of labels.
         after: training steps with the first loss.
 
     Example:
@@ -90,7 +89,7 @@ class SwitchLoss(CountsSteps, ListLoss):
 
     @property
     def switched(self) -> bool:
-        """Whether the next call uses the second loss."""
+        """Return whether the next call uses the second loss."""
         return self.steps >= self.after
 
     def per_list(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:

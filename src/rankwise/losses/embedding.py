@@ -1,4 +1,4 @@
-"""Any list loss as a retrieval loss over embeddings."""
+"""Retrieval losses over embeddings, made from any list loss."""
 
 from __future__ import annotations
 
@@ -12,35 +12,37 @@ from rankwise.checks import (
     check_ids,
     check_same_shape,
     check_tensor,
-    one_reading,
+    deferred_checks,
+    full_precision,
+    outside_graphs,
+    outside_inference_mode,
+    send,
 )
 from rankwise.distributed import gather_inputs
 from rankwise.estimators import RecentRows
 from rankwise.lists import PackedLists
-from rankwise.losses.base import ListLoss
-from rankwise.losses.marked import CountsSteps, MarkedModule
+from rankwise.losses.base import CountsSteps, ListLoss, MarkedModule
 from rankwise.losses.similarity import similarity_lists, unit_vectors
-from rankwise.modes import full_precision, outside_graphs, outside_inference_mode, send
 
 __all__ = ["EmbeddingLoss", "LateMemoryLoss", "check_embeddings"]
 
 
 class EmbeddingLoss(MarkedModule):
-    """Every item of the batch is a query that ranks all others by similarity; items of its class are relevant.
+    """Retrieval loss: every item of the batch is a query that ranks all others; items of its class are relevant.
 
     Called as `loss(embeddings, labels, reference_embeddings=None, reference_labels=None, previous_embeddings=None)`:
 
     Args of the call:
         embeddings: (B, d); labels: (B,) integer classes.
-        reference_embeddings: (R, d), reference_labels: (R,): what is ranked instead of the batch itself (a memory, a
-            gallery); a query then has no self to leave out.
-        previous_embeddings: (B, d), the same items under the weights before the last step, for losses with a
-            variance-reduced memory (`StableAPLoss`); see `rankwise.training.PreviousWeights`.
+        reference_embeddings: (R, d), reference_labels: (R,): items to rank instead of the batch (a memory, a gallery);
+            they must not contain the queries.
+        previous_embeddings: (B, d), the same items under the weights before the last step, for losses with
+            variance-reduced averages (`StableAPLoss`); see `rankwise.training.PreviousWeights`.
 
-    What the loss remembers is shared by the queries of a class.
+    Queries of one class share the state of the loss.
 
     Args:
-        loss: any list loss, `AUPRCLoss()` for instance.
+        loss: any list loss, such as `AUPRCLoss()`.
         similarity: "cosine" (embeddings are normalised here) or "dot".
 
     Example:
@@ -61,12 +63,12 @@ class EmbeddingLoss(MarkedModule):
 
     @property
     def cosines(self) -> bool:
-        """Whether vectors are compared by their directions alone."""
+        """Return whether the similarity is the cosine."""
         return self.similarity == "cosine"
 
     @property
     def skipped(self) -> int:
-        """How many queries of the last batch had no relevant or no irrelevant item to rank."""
+        """Return the number of queries of the last batch that had no relevant or no irrelevant item to rank."""
         return self.loss.skipped
 
     @outside_graphs
@@ -79,7 +81,7 @@ class EmbeddingLoss(MarkedModule):
         reference_labels: Tensor | None = None,
         previous_embeddings: Tensor | None = None,
     ) -> Tensor:
-        with one_reading():
+        with deferred_checks():
             inputs = gather_inputs(
                 lambda: self._prepare(embeddings, labels, reference_embeddings, reference_labels, previous_embeddings),
                 pad=False,
@@ -87,14 +89,14 @@ class EmbeddingLoss(MarkedModule):
             queries, classes, references, reference_classes, before = inputs.values()
             with full_precision(queries.device.type):
                 if references is None:
-                    return self.among_themselves(queries, classes, before)
+                    return self.within_batch(queries, classes, before)
                 lists = similarity_lists(
                     queries, classes, references, reference_classes, before, references, own=False, cosines=self.cosines
                 )
                 return self.loss.on_lists(PackedLists((lists,), len(classes), classes), classes)
 
-    def among_themselves(self, queries: Tensor, labels: Tensor, previous: Tensor | None) -> Tensor:
-        """The loss of a batch that is checked, normalised and gathered; `previous` are its vectors before."""
+    def within_batch(self, queries: Tensor, labels: Tensor, previous: Tensor | None) -> Tensor:
+        """Compute the loss of a checked, normalised and gathered batch; `previous` are its earlier vectors."""
         lists = similarity_lists(queries, labels, queries, labels, previous, previous, own=True, cosines=self.cosines)
         return self.loss.on_lists(PackedLists((lists,), len(labels), labels), labels)
 
@@ -106,7 +108,7 @@ class EmbeddingLoss(MarkedModule):
         reference_labels: object,
         previous_embeddings: object,
     ) -> dict[str, Tensor | None]:
-        """Return the inputs of this rank, checked, vectors of length 1 where cosines are compared."""
+        """Check the inputs of this rank and return them, with unit vectors for cosines."""
         vectors, classes = check_embeddings("", embeddings, labels)
         previous, references, reference_classes = None, None, None
         if previous_embeddings is not None:
@@ -135,7 +137,7 @@ class EmbeddingLoss(MarkedModule):
 
 
 def check_embeddings(prefix: str, embeddings: object, labels: object) -> tuple[Tensor, Tensor]:
-    """Vectors (B, d) and their classes (B,); `prefix` goes before their names in errors."""
+    """Check vectors (B, d) and their classes (B,), and return them; errors put `prefix` before their names."""
     if embeddings is None or labels is None:
         raise ValueError(f"{prefix}embeddings: expected both {prefix}embeddings and {prefix}labels, got only one")
     tensor = check_tensor(f"{prefix}embeddings", embeddings)
@@ -150,18 +152,18 @@ def check_embeddings(prefix: str, embeddings: object, labels: object) -> tuple[T
 
 
 class LateMemoryLoss(CountsSteps, EmbeddingLoss):
-    """Every item ranks the others of the batch and, from a certain step on, also those with the last vectors before.
+    """Retrieval loss with a memory of earlier batches, used after a number of steps.
 
-    Each query then has two lists: the batch, and the batch with what is remembered; all lists count alike. What is
-    remembered is fixed, no gradient flows there. Long lists say more about the ranks of the whole data set, but old
-    vectors mislead while weights still change fast: hence late.
+    Each query then has two lists: the batch, and the batch with the memory; both count equally. No gradient flows to
+    the memory. Long lists give better estimates of ranks in the whole data set, but while weights still change fast,
+    old vectors are wrong: hence the late start.
 
-    A step is a call in training mode. Memory and count are buffers: a resumed training goes on as it would have.
+    A step is a call in training mode. Memory and count are buffers, so a resumed training continues exactly.
 
     Args:
-        loss: any list loss, `AUPRCLoss()` for instance.
-        memory: how many vectors are remembered at most, at least as many as a batch holds; whole batches are dropped.
-        after: training steps without them.
+        loss: any list loss, such as `AUPRCLoss()`.
+        memory: largest number of vectors in memory, at least the size of a batch; whole batches are dropped.
+        after: training steps without the memory.
         similarity: see `EmbeddingLoss`.
 
     Example:
@@ -179,7 +181,7 @@ class LateMemoryLoss(CountsSteps, EmbeddingLoss):
         self.recent = RecentRows(check_count("memory", memory))
         self.register_buffer("step", torch.zeros((), dtype=torch.int64))
 
-    def among_themselves(self, queries: Tensor, labels: Tensor, previous: Tensor | None) -> Tensor:
+    def within_batch(self, queries: Tensor, labels: Tensor, previous: Tensor | None) -> Tensor:
         if self.training:
             self.recent.check(queries)
         cosines = self.cosines

@@ -16,7 +16,9 @@ from rankwise.estimators.table import IdTable
 __all__ = ["join_list_state", "mean_over_ranks", "own_list_state"]
 
 
-def mean_over_ranks(per_list: Callable[[], tuple[Tensor, Tensor]], scores: Tensor) -> Tensor:
+def mean_over_ranks(
+    per_list: Callable[[], tuple[Tensor, Tensor]], without: Callable[[], None], scores: Tensor
+) -> Tensor:
     """Return the mean of the defined lists of all ranks; its gradient is that of the lists of this rank.
 
     The gradient is multiplied by the number of ranks, so that the average over ranks, which data-parallel training
@@ -24,7 +26,8 @@ def mean_over_ranks(per_list: Callable[[], tuple[Tensor, Tensor]], scores: Tenso
 
     Args:
         per_list: returns values (Q,) of the lists of this rank, and which of them are defined (Q,).
-        scores: of this rank; none at all if it has no list in the batch.
+        without: called instead if this rank has no list in the batch.
+        scores: of this rank.
     """
     total, failure = scores.sum() * 0, None
     count = torch.zeros((), device=scores.device)
@@ -32,6 +35,8 @@ def mean_over_ranks(per_list: Callable[[], tuple[Tensor, Tensor]], scores: Tenso
         if scores.numel():
             values, valid = per_list()
             total, count = torch.where(valid, values, 0).sum(), valid.sum()
+        else:
+            without()
     except (TypeError, ValueError, RuntimeError) as problem:
         failure = problem
     failed = torch.tensor(float(failure is not None), device=scores.device)

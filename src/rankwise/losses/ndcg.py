@@ -1,4 +1,4 @@
-"""SONG, K-SONG and SOLC: NDCG, NDCG@k and listwise cross entropy from a few items of each list."""
+"""SONG, K-SONG and SOLC: losses for NDCG, NDCG@k and listwise cross entropy, from a few items of each list."""
 
 from __future__ import annotations
 
@@ -7,47 +7,45 @@ import math
 import torch
 from torch import Tensor
 
-from rankwise.checks import check_choice, check_positive
+from rankwise.checks import check_choice, check_positive, first_order_only
 from rankwise.estimators.thresholds import ThresholdTracker
-from rankwise.gains import Gain
 from rankwise.lists import Lists, surely_all
-from rankwise.losses.gradients import first_order_only
 from rankwise.losses.sampled_lists import CompositionalLoss, ListStatistics, Sample
 from rankwise.pairs import pair_sums_within
 from rankwise.registry import LossRecord
-from rankwise.surrogates import SquaredHinge
+from rankwise.surrogates import Gain, SquaredHinge
 
 __all__ = ["ListwiseCELoss", "NDCGLoss", "TopKNDCGLoss"]
 
-# Beyond any rank that matters; keeps sums of squares from becoming infinite.
+# Keeps sums of squares from becoming infinite.
 _WORST_RANK = 1e30
 
 
 class NDCGLoss(CompositionalLoss):
-    """1 - NDCG, with a smooth upper bound in the place of each relevant item's rank.
+    """Loss for NDCG: 1 - NDCG with a smooth upper bound of each relevant item's rank.
 
         1 - 1/Z * sum over relevant i of gain_i / log2(1 + r_i + shift),   r_i = sum_j max(0, margin + s_j - s_i)^2
 
     over all items j of the list, i included; Z is the ideal DCG. In [0, 1] for whole lists, and with a margin of 1 or
     more never less than 1 - NDCG.
 
-    A batch may hold whole lists: then r is exact and nothing is remembered. Or it holds a few items of each list and
-    the loss is given `statistics`: then r is estimated from the relevant and the irrelevant items of the batch, each
-    standing for their share of the list, and smoothed by a moving average for each (query, item) pair. The value is
-    then an estimate: unbiased in which relevant items were drawn, it can leave [0, 1] when those are few.
+    With whole lists in the batch, r is exact and the loss has no state. With a few items of each list, pass
+    `statistics`: then r is estimated from the relevant and irrelevant items of the batch, each weighted by the number
+    of list items it represents, and smoothed by a moving average for each (query, item) pair. That value is an
+    estimate, unbiased over the draws of relevant items; if those are few, it can leave [0, 1].
 
     Args:
-        statistics: of the lists of the training data. None: every batch holds whole lists.
+        statistics: statistics of the lists of the training data. None: every batch holds whole lists.
         margin: c; below 1 the value is no longer a bound.
         gain: "exp2", "linear" or a function of grades, as in the metric.
-        discount_shift: 0 is NDCG's own discount. A larger one cares less about the first positions, which overfits less
-            where lists are long and labels few (recommendation: about 30). Values then start nearer to 1.
-        update_rate: weight of the new estimate in the moving average, in (0, 1]; 1 remembers nothing. Only with
+        discount_shift: 0 is NDCG's own discount. A larger one puts less weight on the first positions, which overfits
+            less if lists are long and labels few (recommendation: about 30). Values then start nearer to 1.
+        update_rate: weight of the new estimate in the moving average, in (0, 1]; 1 keeps no average. Only with
             `statistics`.
-        self_weight: how much an item counts in its own estimated rank. "exact": as one item of the whole list, without
-            bias. "sample": as one item of the batch, which keeps ranks from looking too good when few items of a long
-            list are drawn, and trained better. "naive": the plain mean over the batch, whatever its share of relevant
-            items. Only with `statistics`.
+        self_weight: weight of an item in its own estimated rank. "exact": as one item of the whole list, without bias.
+            "sample": as one item of the batch, which avoids ranks that are too good when few items of a long list are
+            drawn, and trained better. "naive": the plain mean over the batch, for any share of relevant items. Only
+            with `statistics`.
         lists, empty, reduction: see `ListLoss`.
 
     Example:
@@ -97,45 +95,51 @@ class NDCGLoss(CompositionalLoss):
 
 
 def discounted(gains: Tensor, ranks: Tensor) -> Tensor:
-    """gains / log2(1 + ranks); items that weigh next to nothing have ranks next to 0."""
+    """Compute gains / log2(1 + ranks); log1p keeps the precision of ranks near 0, which tiny weights cause."""
     return gains * math.log(2) / torch.log1p(ranks)
 
 
 def surrogate_ranks(lists: Lists, sample: Sample, surrogate: SquaredHinge) -> Tensor:
-    """r of each relevant item, (Q, A); margin^2 in the padding."""
+    """Compute the surrogate rank r of each relevant item, (Q, A); margin^2 in the padding."""
     ranks = pair_sums_within(
         lists.scores,
-        sample.places,
+        sample.index,
         surrogate,
-        weights=sample.stands_for,
+        weights=sample.represented,
         anchor_mask=sample.padding,
         other_mask=None if lists.full else lists.mask,
     )
-    itself = surrogate.margin**2
-    if sample.itself is not None:
-        ranks = (ranks + sample.itself * itself).clamp_min(itself)
+    own = surrogate.margin**2
+    if sample.self_correction is not None:
+        ranks = (ranks + sample.self_correction * own).clamp_min(own)
     if sample.padding is not None:
-        ranks = torch.where(sample.padding, ranks, itself)
+        ranks = torch.where(sample.padding, ranks, own)
     return ranks.clamp_max(_WORST_RANK)
 
 
 class TopKNDCGLoss(CompositionalLoss):
-    """1 - NDCG@k: as `NDCGLoss`, with each relevant item weighted by how surely it stands among the first k.
+    """Loss for NDCG@k: as `NDCGLoss`, with each relevant item weighted by a smooth indicator of rank <= k.
 
         1 - 1/Z_k * sum over relevant i of psi(s_i - lambda) gain_i / log2(1 + r_i + shift)
 
     with psi(x) = 1 / (1 + exp(-x / temperature)) and lambda the score that separates the first k items from the rest.
-    Lists of at most k items need no such selection: psi is 1 there. About in [0, 1].
+    Lists of at most k items need no such selection: psi is 1 there. About in [0, 1], except with `selector=
+    "squared-hinge"`, whose psi has no upper bound.
 
     Args:
         k: the cutoff of the metric, 1 or more.
-        statistics: of the lists of the training data. None: every batch holds whole lists, and lambda is exact.
-        selector_gradient: "stopped" treats psi as a fixed weight (the paper's practical estimator); "full" also follows
-            how scores move psi and lambda (the theoretical one).
+        statistics: statistics of the lists of the training data. None: every batch holds whole lists, and lambda is
+            exact.
+        selector: the smooth indicator. "sigmoid" is the psi above. "squared-hinge" is max(0, x / temperature)^2, which
+            is 0 for items below lambda, as the paper's proof needs. "rank" is psi(k - r_i) with the surrogate rank r_i
+            and no lambda: the earlier formulation, for comparison.
+        selector_gradient: "stopped" treats psi as a constant weight (the paper's practical estimator); "full" also
+            differentiates psi and lambda (the theoretical one).
         temperature: width of psi.
         threshold_tau, threshold_norm: smoothness of lambda, see `ThresholdTracker`.
-        threshold_step: step size of the remembered lambda, relative to the spread of the scores; threshold_rate: update
-            rate of its curvature. Only with `statistics`.
+        threshold_step: step size of the running lambda in the unit `threshold_unit`: "spread" measures it in the spread
+            of the scores, "score" in scores (the paper's plain gradient step); threshold_rate: update rate of its
+            curvature. Only with `statistics`.
         margin, gain, discount_shift, update_rate, self_weight: see `NDCGLoss`.
         lists, empty, reduction: see `ListLoss`.
 
@@ -156,11 +160,13 @@ class TopKNDCGLoss(CompositionalLoss):
         k: int = 10,
         statistics: ListStatistics | None = None,
         *,
+        selector: str = "sigmoid",
         selector_gradient: str = "stopped",
         temperature: float = 0.5,
         threshold_tau: float = 0.01,
         threshold_norm: float = 1e-6,
         threshold_step: float = 0.25,
+        threshold_unit: str = "spread",
         threshold_rate: float = 0.1,
         margin: float = 1.0,
         gain: Gain = "exp2",
@@ -183,25 +189,35 @@ class TopKNDCGLoss(CompositionalLoss):
         )
         self.surrogate = SquaredHinge(check_positive("margin", margin))
         self.discount_shift = check_positive("discount_shift", discount_shift, zero=True)
+        self.selector = check_choice("selector", selector, ("sigmoid", "squared-hinge", "rank"))
         self.selector_gradient = check_choice("selector_gradient", selector_gradient, ("stopped", "full"))
         self.temperature = check_positive("temperature", temperature)
         self.thresholds = ThresholdTracker(
-            k, tau=threshold_tau, tau_norm=threshold_norm, step_size=threshold_step, update_rate=threshold_rate
+            k,
+            tau=threshold_tau,
+            tau_norm=threshold_norm,
+            step_size=threshold_step,
+            step_unit=threshold_unit,
+            update_rate=threshold_rate,
         )
 
     def inner(self, lists: Lists, sample: Sample) -> Tensor:
         return surrogate_ranks(lists, sample, self.surrogate)
 
     def outer(self, lists: Lists, sample: Sample, inner: Tensor, group_ids: Tensor | None) -> Tensor:
-        gained = sample.gains * self._selected(lists, sample, group_ids)
+        gained = sample.gains * self._selected(lists, sample, inner, group_ids)
         value = 1 - discounted(gained, inner + self.discount_shift).sum(1) / sample.ideal
         return first_order_only(value, type(self).__name__, "its gradient holds the threshold of the top k fixed")
 
-    def _selected(self, lists: Lists, sample: Sample, group_ids: Tensor | None) -> Tensor:
-        """psi of each relevant item, (Q, A)."""
+    def _selected(self, lists: Lists, sample: Sample, ranks: Tensor, group_ids: Tensor | None) -> Tensor:
+        """Compute psi of each relevant item, (Q, A), from its surrogate rank (Q, A) or from the threshold."""
         long = sample.valid & (sample.size > self.thresholds.k)
-        scores = lists.scores.gather(1, sample.places)
-        share = lists.mask.to(scores.dtype) if sample.stands_for is None else sample.stands_for
+        if self.selector == "rank":
+            ranks = ranks.detach() if self.selector_gradient == "stopped" else ranks
+            inside = torch.sigmoid((self.thresholds.k - ranks) / self.temperature)
+            return torch.where(long[:, None], inside, 1)
+        scores = lists.scores.gather(1, sample.index)
+        share = lists.mask.to(scores.dtype) if sample.represented is None else sample.represented
         share = share / share.sum(1, keepdim=True).clamp_min(torch.finfo(share.dtype).tiny)
         chosen = None if surely_all(long) else long
         above = self._above(scores, lists.scores, share, sample.size, group_ids, chosen)
@@ -216,18 +232,19 @@ class TopKNDCGLoss(CompositionalLoss):
         group_ids: Tensor | None,
         chosen: Tensor | None,
     ) -> Tensor:
-        """Return psi of the relevant items (Q, A) of the chosen lists, from the scores (Q, L) of all items."""
+        """Compute psi of the relevant items (Q, A) of the chosen lists, from the scores (Q, L) of all items."""
         threshold = self.thresholds(scores, share, size, None if self.totals is None else group_ids, chosen)
         if self.selector_gradient == "stopped":
             above = relevant.detach() - threshold.value[:, None]
         else:
             moves = (self.thresholds.pull(scores, share, threshold) * (scores - scores.detach())).sum(1)
             above = relevant - (threshold.value + moves)[:, None]
-        return torch.sigmoid(above / self.temperature)
+        above = above / self.temperature
+        return torch.sigmoid(above) if self.selector == "sigmoid" else above.clamp_min(0).square()
 
 
 class ListwiseCELoss(CompositionalLoss):
-    """Cross entropy between the gains of a list and the softmax of its scores: easy to train, a start for NDCG.
+    """Cross entropy between the gains of a list and the softmax of its scores; a warm-up for NDCG losses.
 
         sum over relevant i of gain_i / G * log sum_j exp(s_j - s_i),   G the sum of the gains,
 
@@ -235,6 +252,7 @@ class ListwiseCELoss(CompositionalLoss):
     sampled lists the inner sum is estimated and smoothed as in `NDCGLoss`, in logarithms, so no score is too large.
 
     Args:
+        item_weights: "gains" weighs relevant items by their gains; "equal" weighs all alike.
         statistics, gain, update_rate, self_weight: see `NDCGLoss`.
         lists, empty, reduction: see `ListLoss`.
 
@@ -251,6 +269,7 @@ class ListwiseCELoss(CompositionalLoss):
         self,
         statistics: ListStatistics | None = None,
         *,
+        item_weights: str = "gains",
         gain: Gain = "exp2",
         update_rate: float = 0.1,
         self_weight: str = "exact",
@@ -268,25 +287,30 @@ class ListwiseCELoss(CompositionalLoss):
             reduction=reduction,
             space="log",
         )
+        self.item_weights = check_choice("item_weights", item_weights, ("gains", "equal"))
 
     def inner(self, lists: Lists, sample: Sample) -> Tensor:
-        terms = lists.scores if sample.stands_for is None else lists.scores + sample.stands_for.log()
-        # An empty list as a list of zeros: of no meaning, but with a gradient of 0 instead of NaN.
+        terms = lists.scores if sample.represented is None else lists.scores + sample.represented.log()
+        # An empty list is computed as zeros, which gives a gradient of 0 instead of NaN.
         terms = torch.where(lists.mask, terms, -torch.inf).masked_fill(~lists.mask.any(1, keepdim=True), 0)
-        own = lists.scores.gather(1, sample.places)
+        own = lists.scores.gather(1, sample.index)
         above = torch.where(sample.mask, torch.logsumexp(terms, 1)[:, None] - own, 0)
-        if sample.itself is None:
+        if sample.self_correction is None:
             return above
         return torch.where(
-            sample.mask, above + torch.log1p((sample.itself * torch.exp(-above)).clamp_min(-1 + 1e-6)), 0
+            sample.mask, above + torch.log1p((sample.self_correction * torch.exp(-above)).clamp_min(-1 + 1e-6)), 0
         )
 
     def outer(self, lists: Lists, sample: Sample, inner: Tensor, group_ids: Tensor | None) -> Tensor:
-        total = sample.gains.sum(1, keepdim=True).clamp_min(torch.finfo(sample.gains.dtype).tiny)
-        return (sample.gains / total * inner).sum(1)
+        gains = sample.gains
+        if self.item_weights == "equal":
+            weights = lists.mask if lists.weights is None else lists.weights
+            gains = weights.gather(1, sample.index) * (gains > 0).to(gains.dtype)
+        total = gains.sum(1, keepdim=True).clamp_min(torch.finfo(gains.dtype).tiny)
+        return (gains / total * inner).sum(1)
 
     def attach(self, mean: Tensor, observed: Tensor) -> Tensor:
-        # d log u = du / u, and the estimate of u moves by itself times the move of its logarithm.
+        # d log u = du / u, and du of the estimate u is u times the change of its logarithm.
         ratio = torch.exp(observed.detach() - mean)
         return mean + ratio * (observed - observed.detach())
 

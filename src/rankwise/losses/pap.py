@@ -1,4 +1,4 @@
-"""pAp@k: the best positives of a list above its k best negatives."""
+"""pAp@k: losses that rank the best positives of a list above its k best negatives."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from rankwise.checks import check_choice, check_k, check_labels, check_positive
 from rankwise.lists import Lists, PackedLists, pack
 from rankwise.losses.base import ListLoss
-from rankwise.losses.sides import Side, best, in_order, pair_mean, two_sides
+from rankwise.losses.sides import Side, best, pair_mean, sort_by_score, two_sides
 from rankwise.pairs import pair_sums
 from rankwise.registry import LossRecord
 from rankwise.surrogates import Hinge
@@ -19,17 +19,17 @@ __all__ = ["SHORT_LISTS", "PApLoss", "PApMargins", "pap_margins", "top_negatives
 
 SHORT_LISTS = ("skip", "clip")
 
-# (1 - x)_+ for pairs that should be a margin apart, (-x)_+ for pairs that need only be in order.
+# (1 - x)_+ for pairs that need a margin, (-x)_+ for pairs that need only the right order.
 _APART, _IN_ORDER = Hinge(1.0), Hinge(0.0)
 
 
 class PApLoss(ListLoss):
-    """1 - pAp@k with hinges in place of wrong pairs: zero once the top positives stand a margin above all negatives.
+    """Loss for pAp@k: 1 - pAp@k with hinge losses of pairs; 0 if the top positives lead all negatives by a margin.
 
     With p_(1) >= p_(2) >= ... the scores of the n positives of a list, z_1 >= ... >= z_k those of its k best negatives,
     b = min(n, k), and scores in units of `margin`:
 
-        risk = 1/(b k) sum_{i<=b, j<=k} 1[p_(i) <= z_j]                    what is measured: 1 - pAp@k
+        risk = 1/(b k) sum_{i<=b, j<=k} 1[p_(i) <= z_j]                    the metric: 1 - pAp@k
         ramp = 1/(b k) sum_{i<=b, j<=k} (1 + z_j - p_(i))_+
         max  = the same with the b lowest positives
         avg  = 1/k sum_j (1 + z_j - mean of all positives)_+
@@ -37,27 +37,27 @@ class PApLoss(ListLoss):
         ts   = ramp + 1/(b k) sum_{i>b, j<=k} (z_j - p_(i))_+
         ts*  = 1/(b k) sum_j max( sum_{i>b} (z_j - p_(i))_+ , sum_{i>b} (z_j - p_(i)) + sum_{i<=b} (1 + z_j - p_(i))_+ )
 
-    risk <= ramp <= avg+ <= max, ramp <= ts and risk <= ts* <= ts always hold, and all but avg are equal where n <= k.
-    avg bounds nothing but is below max: it can be 0 where half of the pairs are wrong, whatever the paper says. avg,
-    avg+, max and ts* are convex in the scores; ramp and ts are not where n > k. Convex losses of a linear model tend to
-    fall to weights of 0: start them from a cross-entropy solution, and choose the weights by a validation metric, not
-    by the loss.
+    risk <= ramp <= avg+ <= max, ramp <= ts and risk <= ts* <= ts always hold, and all but avg are equal if n <= k. avg
+    is below max, but it is no upper bound of risk as the paper states: it can be 0 with half of the pairs wrong. avg,
+    avg+, max and ts* are convex in the scores; ramp and ts are not if n > k. Convex losses of a linear model often have
+    their minimum at weights of 0: start from a cross-entropy solution, and choose the weights by a validation metric,
+    not by the loss.
 
     Args:
-        k: how many negatives, the k of the metric; None for all of the list.
+        k: number of negatives, the k of the metric; None for all of the list.
         surrogate: "ramp", "avg", "avg+", "max", "ts" or "ts*", as above.
-        margin: how far apart the scores of a won pair lie. A hinge is linear, so a margin only sets the unit: scores
-            and margin times c give the same value. Choose about the spread of your scores: 1 for logits and linear
-            models, .1 to .3 for cosines and probabilities, which can never be 1 apart.
-        short_lists: what becomes of a list with fewer than k negatives: "skip" leaves it out and counts it in
-            `skipped`, as the metric does; "clip" takes all its negatives as its k.
+        margin: score difference at which the loss of a pair is 0. A hinge is linear, so the margin only sets the unit:
+            scores and margin times c give the same value. Choose about the spread of your scores: 1 for logits and
+            linear models, .1 to .3 for cosines and probabilities, which are never 1 apart.
+        short_lists: treatment of lists with fewer than k negatives: "skip" leaves them out and counts them in
+            `skipped`, as the metric does; "clip" takes all their negatives.
         lists, empty, reduction: see `ListLoss`. A list without positives or negatives is left out as well.
 
-    Item weights weigh the pairs of the items that count; k and b are numbers of items, whatever they weigh.
+    Item weights multiply the losses of pairs; k and b are numbers of items, not sums of weights.
 
     Example:
         >>> scores = torch.tensor([2.5, 0.0, 1.0, -1.0], requires_grad=True)
-        >>> value = PApLoss(k=2)(scores, torch.tensor([1, 1, 0, 0]))  # pairs cost 0, 0, 2 and 0
+        >>> value = PApLoss(k=2)(scores, torch.tensor([1, 1, 0, 0]))  # hinge losses 0, 0, 2 and 0
         >>> value.backward()
         >>> value.item(), scores.grad
         (0.5, tensor([ 0.0000, -0.2500,  0.2500,  0.0000]))
@@ -84,21 +84,21 @@ class PApLoss(ListLoss):
         self.short_lists = check_choice("short_lists", short_lists, SHORT_LISTS)
 
     def per_list(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
-        values, valid = packed.map(self._of_block)
+        values, valid = packed.map(self._block_values)
         return values, valid
 
-    def _of_block(self, lists: Lists) -> tuple[Tensor, Tensor]:
+    def _block_values(self, lists: Lists) -> tuple[Tensor, Tensor]:
         positives, negatives = two_sides(lists)
         top, valid = top_negatives(negatives, self.k, self.short_lists)
         valid = valid & (positives.size > 0)
-        # Only differences count: taken from the best negative they keep their digits, whatever the offset.
+        # Only differences count. Relative to the best negative, scores with a large offset keep their precision.
         highest = top.highest()[:, None]
         positives, top = (replace(side, scores=(side.scores - highest) / self.margin) for side in (positives, top))
         return _SURROGATES[self.surrogate](_Case(positives, top)), valid
 
 
 def top_negatives(negatives: Side, k: int | None, short_lists: str) -> tuple[Side, Tensor]:
-    """The k best negatives of each list, and which lists have enough of them (Q,)."""
+    """Return the k best negatives of each list, and the mask (Q,) of lists that have enough of them."""
     size = negatives.size
     if k is None:
         return negatives, size > 0
@@ -107,24 +107,24 @@ def top_negatives(negatives: Side, k: int | None, short_lists: str) -> tuple[Sid
 
 @dataclass(frozen=True)
 class _Case:
-    """All positives, and the negatives that count, with scores in units of the margin."""
+    """Positives and top negatives of lists, with scores in units of the margin."""
 
     positives: Side
     negatives: Side
 
     @property
     def count(self) -> Tensor:
-        """b, (Q,)."""
+        """Return b, (Q,)."""
         return torch.minimum(self.positives.size, self.negatives.size)
 
 
 def _ramp(case: _Case) -> Tensor:
-    top = in_order(case.positives, best_first=True).first(case.count)
+    top = sort_by_score(case.positives, best_first=True).first(case.count)
     return pair_mean(top, case.negatives, _APART)
 
 
 def _max(case: _Case) -> Tensor:
-    bottom = in_order(case.positives, best_first=False).first(case.count)
+    bottom = sort_by_score(case.positives, best_first=False).first(case.count)
     return pair_mean(bottom, case.negatives, _APART)
 
 
@@ -149,7 +149,7 @@ def _ts_star(case: _Case) -> Tensor:
     negatives = case.negatives
 
     def over(positives: Side, surrogate: Hinge) -> Tensor:
-        """For every negative, the sum over positives: the roles of a pair change with the signs of the scores."""
+        """Sum over the positives for every negative; negated scores exchange anchors and others."""
         return pair_sums(
             -negatives.scores,
             -positives.scores,
@@ -166,10 +166,10 @@ def _ts_star(case: _Case) -> Tensor:
 
 
 def _top_and_rest(case: _Case) -> tuple[Side, Side]:
-    """The b best positives and the others; of tied ones each is in exactly one of the two."""
-    positives = in_order(case.positives, best_first=True)
-    slots = torch.arange(positives.scores.shape[1], device=positives.scores.device)
-    return positives.first(case.count), positives.only(slots >= case.count[:, None])
+    """Split the positives into the b best and the rest; each of tied items is in exactly one of the two."""
+    positives = sort_by_score(case.positives, best_first=True)
+    index = torch.arange(positives.scores.shape[1], device=positives.scores.device)
+    return positives.first(case.count), positives.only(index >= case.count[:, None])
 
 
 _SURROGATES = {"ramp": _ramp, "avg": _avg, "avg+": _avg_plus, "max": _max, "ts": _ts, "ts*": _ts_star}
@@ -177,16 +177,16 @@ _SURROGATES = {"ramp": _ramp, "avg": _avg, "avg+": _avg_plus, "max": _max, "ts":
 
 @dataclass(frozen=True)
 class PApMargins:
-    """Margins of lists, (Q,) each, in units of the margin; NaN where a list is left out.
+    """Score leads of positives over the best negative of each list, (Q,), in units of the margin; NaN if left out.
 
-    A condition holds where its number is at least 1, and then its surrogate is 0.
+    A surrogate is 0 where its lead is at least 1.
 
     Attributes:
-        weak: p_(b) - z_1, the b-th best positive above the best negative: "ramp".
-        beta: mean(p) - z_1, the mean positive above the best negative: "avg".
-        moderate: the smaller of `weak` and 1 + `strong`, so at least 1 where the weak condition holds and no positive
-            stands below a negative: "ts", "ts*".
-        strong: p_(n) - z_1, the lowest positive above the best negative: "max", "avg+", and all others.
+        weak: p_(b) - z_1, the lead of the b-th best positive over the best negative: "ramp".
+        beta: mean(p) - z_1, the lead of the mean positive over the best negative: "avg".
+        moderate: the smaller of `weak` and 1 + `strong`, so at least 1 if `weak` is and no positive scores below a
+            negative: "ts", "ts*".
+        strong: p_(n) - z_1, the lead of the lowest positive over the best negative: "max", "avg+", and all others.
     """
 
     weak: Tensor
@@ -205,17 +205,17 @@ def pap_margins(
     mask: object = None,
     short_lists: str = "skip",
 ) -> PApMargins:
-    """The margins of each list.
+    """Compute the score leads of positives over the best negative of each list.
 
     Args:
         scores: (N,) one list, or many with `query_ids`; or (Q, L) one list per row.
         labels: the shape of `scores`, 0 or 1.
-        k: how many positives count at most, as in `PApLoss`; None for as many as there are negatives.
+        k: largest number of positives that count, as in `PApLoss`; None for the number of negatives.
         margin: the unit, as in `PApLoss`.
-        query_ids: (N,) which list each item belongs to, or (Q,) ids of the rows.
-        mask: the shape of `scores`, False where there is no item.
-        short_lists: what becomes of a list with fewer than k negatives: "skip" leaves it out, "clip" takes all its
-            negatives as its k.
+        query_ids: (N,) id of the list of each item, or (Q,) ids of the rows.
+        mask: the shape of `scores`, False in the padding.
+        short_lists: treatment of lists with fewer than k negatives: "skip" leaves them out, "clip" takes all their
+            negatives.
 
     Example:
         >>> pap_margins([3.0, 1.5, 1.0, 0.0], [1, 1, 0, 0], k=1).weak
@@ -225,12 +225,12 @@ def pap_margins(
     check_choice("short_lists", short_lists, SHORT_LISTS)
     packed = pack(scores, labels, query_ids=query_ids, mask=mask)
 
-    def of_block(lists: Lists) -> tuple[Tensor, ...]:
+    def block_margins(lists: Lists) -> tuple[Tensor, ...]:
         check_labels(lists.labels, "binary", lists.mask)
         return tuple(_margins(lists, k, margin, short_lists))
 
     with torch.no_grad():
-        return PApMargins(*packed.map(of_block))
+        return PApMargins(*packed.map(block_margins))
 
 
 def _margins(lists: Lists, k: int | None, margin: float, short_lists: str) -> list[Tensor]:
@@ -239,15 +239,15 @@ def _margins(lists: Lists, k: int | None, margin: float, short_lists: str) -> li
     valid = valid & (positives.size > 0)
     if not bool(valid.any()):
         return [torch.full(valid.shape, torch.nan, dtype=lists.scores.dtype, device=valid.device)] * 4
-    positives = in_order(positives, best_first=True)
+    positives = sort_by_score(positives, best_first=True)
     count = torch.minimum(positives.size, top.size)
     highest = top.highest()
     weak, strong = (
-        (positives.scores.gather(1, (place - 1).clamp_min(0)[:, None])[:, 0] - highest) / margin
-        for place in (count, positives.size)
+        (positives.scores.gather(1, (position - 1).clamp_min(0)[:, None])[:, 0] - highest) / margin
+        for position in (count, positives.size)
     )
     beta = (positives.mean() - highest) / margin
-    return [torch.where(valid, found, torch.nan) for found in (weak, beta, torch.minimum(weak, 1 + strong), strong)]
+    return [torch.where(valid, lead, torch.nan) for lead in (weak, beta, torch.minimum(weak, 1 + strong), strong)]
 
 
 RECORDS = (

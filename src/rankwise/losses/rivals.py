@@ -1,4 +1,4 @@
-"""The old name of `rankwise.losses.baselines`."""
+"""Deprecated name of `rankwise.losses.baselines`."""
 
 from rankwise.deprecation import renamed_attributes
 from rankwise.losses import baselines

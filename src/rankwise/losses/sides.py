@@ -1,92 +1,27 @@
-"""The positives and the negatives of lists, and the best few of either."""
+"""Positives and negatives of lists as separate padded tensors, and the best few of either."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from rankwise.lists import Lists, find_chosen, surely_all
-from rankwise.losses.similarity import FewRelevant
-from rankwise.pairs import pair_sums, pair_sums_within
-from rankwise.pairs.by_chunks import ItemMask
+from rankwise.lists import Lists, find_chosen
+from rankwise.pairs import pair_sums
 from rankwise.sorting import argsort
 from rankwise.surrogates import Surrogate
 
-__all__ = ["Side", "Sides", "best", "in_order", "pair_mean", "split_sides", "two_sides"]
-
-
-@dataclass(frozen=True)
-class Sides:
-    """The positives and negatives of each list.
-
-    Attributes:
-        places, mask: (Q, A) where the positives stand; share: (Q, A) their weights, of sum 1 per list.
-        item_mask: True for the negatives; positive_weight, negative_weight: (Q,) the sum of their weights, at least
-            tiny.
-        valid: (Q,) which lists have both; rate: (Q,) the share of positives, 1/2 where there are not both.
-        padding: `mask`, or None when all lists have as many positives; negatives: (Q, L) which items are negative.
-    """
-
-    places: Tensor
-    mask: Tensor
-    share: Tensor
-    item_mask: ItemMask
-    positive_weight: Tensor
-    negative_weight: Tensor
-    valid: Tensor
-
-    @cached_property
-    def padding(self) -> Tensor | None:
-        return None if surely_all(self.mask) else self.mask
-
-    @property
-    def negatives(self) -> Tensor:
-        assert self.item_mask.mask is not None
-        return self.item_mask.mask
-
-    @cached_property
-    def rate(self) -> Tensor:
-        return torch.where(self.valid, self.positive_weight / (self.positive_weight + self.negative_weight), 0.5)
-
-    def mean_over_negatives(self, lists: Lists, surrogate: Surrogate) -> Tensor:
-        """The mean over the negatives j of a list of l(s_i - s_j), for each of its positives s_i, (Q, A)."""
-        sums = pair_sums_within(
-            lists.scores,
-            self.places,
-            surrogate,
-            weights=None if lists.weights is None else lists.weights.to(lists.scores.dtype),
-            anchor_mask=self.padding,
-            other_mask=self.item_mask,
-        )
-        return sums / self.negative_weight[:, None]
-
-
-def split_sides(lists: Lists) -> Sides:
-    """Tell positives (label 1) from negatives (label 0)."""
-    dtype, tiny = lists.scores.dtype, torch.finfo(lists.scores.dtype).tiny
-    places, mask = lists.positives
-    item_mask = lists.item_mask if isinstance(lists, FewRelevant) else ItemMask(lists.mask ^ lists.relevant)
-    if lists.weights is None:
-        weights, positive = mask, mask.sum(1, dtype=dtype)
-        negative = lists.size - positive
-    else:
-        weights = lists.weights.gather(1, places).to(dtype) * mask
-        positive, negative = weights.sum(1), (lists.weights * (lists.mask ^ lists.relevant)).sum(1).to(dtype)
-    valid = torch.minimum(positive, negative) > 0
-    positive = positive.clamp_min(tiny)
-    return Sides(places, mask, weights / positive[:, None], item_mask, positive, negative.clamp_min(tiny), valid)
+__all__ = ["Side", "best", "pair_mean", "sort_by_score", "two_sides"]
 
 
 @dataclass(frozen=True)
 class Side:
-    """Some items of each list.
+    """Positives or negatives of each list.
 
     Attributes:
-        scores: (Q, M); mask: (Q, M) False where there is no item.
-        weights: (Q, M) item weights, 1 for every item where none are given, 0 outside the mask.
+        scores: (Q, M); mask: (Q, M) False in the padding.
+        weights: (Q, M) item weights, 1 for every item if none are given, 0 in the padding.
     """
 
     scores: Tensor
@@ -95,56 +30,56 @@ class Side:
 
     @property
     def size(self) -> Tensor:
-        """(Q,) how many items."""
+        """Return the number of items of each list, (Q,)."""
         return self.mask.sum(1)
 
     @property
     def weight(self) -> Tensor:
-        """(Q,) what they weigh in all, 1 where there are none: safe to divide by."""
+        """Return the sum of weights of each list, (Q,), or 1 instead of 0, safe to divide by."""
         total = self.weights.sum(1)
         return torch.where(total > 0, total, 1)
 
     def only(self, mask: Tensor) -> Side:
-        """Those that are in `mask` (Q, M) as well."""
+        """Return the items that are also in `mask` (Q, M)."""
         return Side(self.scores, self.mask & mask, self.weights * mask)
 
     def first(self, counts: Tensor) -> Side:
-        """The first `counts` (Q,) of each list."""
+        """Return the first `counts` (Q,) items of each list."""
         width = self.scores.shape[1]
         if counts.device.type == "cpu":
             width = min(int(counts.max()) if len(counts) else 0, width)
-        slots = torch.arange(width, device=counts.device)
-        return Side(self.scores[:, :width], self.mask[:, :width], self.weights[:, :width]).only(slots < counts[:, None])
+        index = torch.arange(width, device=counts.device)
+        return Side(self.scores[:, :width], self.mask[:, :width], self.weights[:, :width]).only(index < counts[:, None])
 
     def highest(self) -> Tensor:
-        """(Q,) best score, detached; 0 where there is nothing."""
+        """Return the best score of each list, (Q,), detached; 0 for empty lists."""
         if not self.scores.shape[1]:
             return self.scores.new_zeros(len(self.scores))
-        found = self.scores.detach().masked_fill(~self.mask, -torch.inf).amax(1)
-        return torch.where(self.mask.any(1), found, 0)
+        largest = self.scores.detach().masked_fill(~self.mask, -torch.inf).amax(1)
+        return torch.where(self.mask.any(1), largest, 0)
 
     def mean(self) -> Tensor:
-        """(Q,) weighted mean score, 0 where there is nothing."""
+        """Compute the weighted mean score of each list, (Q,); 0 for empty lists."""
         return (self.scores * self.weights).sum(1) / self.weight
 
 
 def two_sides(lists: Lists) -> tuple[Side, Side]:
-    """The items of label 1, put together at the front, and those of label 0, left where they stand."""
+    """Return the items of label 1, compacted, and those of label 0 as a mask of the lists."""
     dtype = lists.scores.dtype
     chosen = lists.mask & (lists.labels == 1)
     negative = lists.mask ^ chosen
-    places, mask = find_chosen(chosen)
+    index, mask = find_chosen(chosen)
     if lists.weights is None:
         positive_weights, negative_weights = mask.to(dtype), negative.to(dtype)
     else:
-        positive_weights = lists.weights.gather(1, places).to(dtype) * mask
+        positive_weights = lists.weights.gather(1, index).to(dtype) * mask
         negative_weights = lists.weights.to(dtype) * negative
-    positives = Side(lists.scores.gather(1, places), mask, positive_weights)
+    positives = Side(lists.scores.gather(1, index), mask, positive_weights)
     return positives, Side(lists.scores, negative, negative_weights)
 
 
 def best(side: Side, counts: Tensor, most: int | None = None) -> Side:
-    """Return the `counts` (Q,) items of the highest scores of each list, in any order; all, if there are fewer.
+    """Return the `counts` (Q,) items of highest score of each list, in any order, or all if there are fewer.
 
     `most` is the largest of the counts, if the host knows it.
     """
@@ -157,13 +92,13 @@ def best(side: Side, counts: Tensor, most: int | None = None) -> Side:
     return _take(side, order).first(counts)
 
 
-def in_order(side: Side, *, best_first: bool) -> Side:
-    """The items of each list sorted by score."""
+def sort_by_score(side: Side, *, best_first: bool) -> Side:
+    """Sort the items of each list by score."""
     return _take(side, argsort(-side.scores if best_first else side.scores, side.mask))
 
 
 def pair_mean(positives: Side, negatives: Side, surrogate: Surrogate) -> Tensor:
-    """(Q,) the weighted mean of l(p_i - z_j) over all pairs of a positive i and a negative j, in O(n log n)."""
+    """Compute the weighted mean of l(p_i - z_j) over all positives i and negatives j, (Q,), in O(n log n)."""
     sums = pair_sums(
         positives.scores,
         negatives.scores,

@@ -1,4 +1,4 @@
-"""Similarities of vectors, and the lists they form: one per query, items of its class being relevant."""
+"""Similarities of vectors as lists: one per query, with items of its class as relevant."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rankwise.checks import when
-from rankwise.lists import Lists, compact
-from rankwise.losses.links import bound_scores
-from rankwise.pairs.by_chunks import ItemMask, few_masked
+from rankwise.checks import check_later
+from rankwise.lists import ItemMask, Lists, compact, few_masked
+from rankwise.losses.base import bound_scores
 
 __all__ = ["FewRelevant", "self_similarities", "similarity_lists", "unit_vectors"]
 
-# Shorter vectors are divided by this, as by torch.nn.functional.normalize.
+# Least divisor of a vector, as in torch.nn.functional.normalize.
 _SHORTEST = 1e-12
 
-# Rows and columns of a tile of which a matrix is added to its transpose: two tiles fit the second cache of a core.
+# Rows and columns of a tile in the sum of a matrix and its transpose: two tiles fit the L2 cache of a core.
 _TILE = 256
 
 
@@ -34,7 +33,7 @@ def similarity_lists(
     cosines: bool,
     first: int = 0,
 ) -> Lists:
-    """The list of every query.
+    """Return the list of every query: its similarities to all references.
 
     Args:
         queries: (B, d); labels: (B,).
@@ -42,7 +41,7 @@ def similarity_lists(
         previous, previous_references: the same before the last step, or None.
         own: whether the queries are the first B of the references; none then ranks itself.
         cosines: whether all vectors have length 1.
-        first: the position of the first list among all of the batch.
+        first: index of the first list among all lists of the batch.
     """
     scores = self_similarities(queries) if queries is references else queries @ references.T
     if not cosines:
@@ -61,10 +60,10 @@ def similarity_lists(
 
 
 class FewRelevant(Lists):
-    """Lists whose few relevant items are known by their places; (Q, L) labels and mask are made if asked for.
+    """Lists whose few relevant items are given by their indices; labels and mask (Q, L) are computed on first use.
 
     Attributes:
-        positives: as of all lists; item_mask: all but the negatives.
+        positives, negatives: as in `Lists`.
     """
 
     _classes: tuple[Tensor, Tensor]
@@ -78,18 +77,18 @@ class FewRelevant(Lists):
         previous: Tensor | None,
         labels: Tensor,
         reference_labels: Tensor,
-        places: Tensor,
-        there: Tensor,
+        index: Tensor,
+        valid: Tensor,
         *,
         own: bool,
         cosines: bool,
     ) -> FewRelevant:
-        """From the places (Q, A) of the references of each query's class, itself included, and which are there."""
-        itself = torch.arange(len(scores))[:, None]
-        item_mask = ItemMask.at((itself * scores.shape[1] + places)[there].numpy(), (scores.shape[0], scores.shape[1]))
+        """Create lists from the indices (Q, A) of the references of each query's class, itself included, and a mask."""
+        query = torch.arange(len(scores))[:, None]
+        negatives = ItemMask.at((query * scores.shape[1] + index)[valid].numpy(), (scores.shape[0], scores.shape[1]))
         if own:
-            kept, there = compact(there & (places != itself))
-            places = places.gather(1, kept)
+            kept, valid = compact(valid & (index != query))
+            index = index.gather(1, kept)
         lists: FewRelevant = object.__new__(cls)
         lists.__dict__.update(
             scores=scores,
@@ -99,16 +98,12 @@ class FewRelevant(Lists):
             previous_scores=previous,
             cosines=cosines,
             **_known_sizes(scores, own),
-            positives=(places, there),
-            item_mask=item_mask,
+            positives=(index, valid),
+            negatives=negatives,
             _classes=(labels, reference_labels),
             _own=own,
         )
         return lists
-
-    @cached_property
-    def item_mask(self) -> ItemMask:
-        return ItemMask(self.mask ^ self.relevant)  # of lists that were changed since
 
     @cached_property
     def labels(self) -> Tensor:
@@ -120,10 +115,10 @@ class FewRelevant(Lists):
 
 
 def _bound_products(scores: Tensor) -> Tensor:
-    """Cut products to the size of scores; those that left the range of their dtype are refused."""
+    """Clamp dot products to the range of scores; refuse those that overflowed their dtype."""
     bounded = bound_scores(scores)
     if bounded is not scores:
-        when(~scores.isfinite().all(), partial(_refuse_products, scores.dtype))
+        check_later(~scores.isfinite().all(), partial(_refuse_products, scores.dtype))
     return bounded
 
 
@@ -135,21 +130,21 @@ def _refuse_products(dtype: torch.dtype) -> None:
 
 
 def _few_of_the_same_class(labels: Tensor, reference_labels: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Where the references of each query's class stand, in rising order, and which are there: (B, A) each.
+    """Return the indices of the references of each query's class, ascending, and their mask: (B, A) each.
 
-    None where they are not few, or not on the CPU.
+    Return None if they are not few, or not on the CPU.
     """
-    slots = len(labels) * len(reference_labels)
-    if labels.device.type != "cpu" or not few_masked(len(labels), slots):
+    elements = len(labels) * len(reference_labels)
+    if labels.device.type != "cpu" or not few_masked(len(labels), elements):
         return None
     order = torch.argsort(reference_labels, stable=True)
-    rising = reference_labels[order]
-    begin, end = torch.searchsorted(rising, labels), torch.searchsorted(rising, labels, right=True)
+    ascending = reference_labels[order]
+    begin, end = torch.searchsorted(ascending, labels), torch.searchsorted(ascending, labels, right=True)
     most = int((end - begin).max())
-    if not few_masked(most * len(labels), slots):
+    if not few_masked(most * len(labels), elements):
         return None
-    places = begin[:, None] + torch.arange(most)
-    return order[places.clamp_max(len(rising) - 1)], places < end[:, None]
+    index = begin[:, None] + torch.arange(most)
+    return order[index.clamp_max(len(ascending) - 1)], index < end[:, None]
 
 
 def _known_sizes(scores: Tensor, own: bool) -> dict[str, object]:
@@ -168,7 +163,7 @@ def _others(scores: Tensor, own: bool) -> Tensor:
 
 
 def unit_vectors(vectors: Tensor) -> Tensor:
-    """Vectors (B, d) of length 1, those of length 0 as they are; a quarter of the passes of torch's own gradient.
+    """Scale vectors (B, d) to length 1, but not those of length 0; the gradient takes a quarter of torch's passes.
 
     Example:
         >>> unit_vectors(torch.tensor([[3.0, 4.0]]))
@@ -179,10 +174,10 @@ def unit_vectors(vectors: Tensor) -> Tensor:
 
 
 def self_similarities(vectors: Tensor) -> Tensor:
-    """V V^T of vectors (B, d): (B, B).
+    """Compute V V^T of vectors (B, d): (B, B).
 
-    Half of it is computed, the other half is its mirror image. The gradient for V, (G + G^T) V, is one product; taken
-    as a product of two different matrices it would be two.
+    Only one triangle is computed, and copied to the other. The gradient for V, (G + G^T) V, is one product; autograd
+    would compute two.
 
     Example:
         >>> self_similarities(torch.tensor([[1.0, 2.0], [0.0, 1.0]]))
@@ -215,7 +210,7 @@ def _divided(vectors: Tensor) -> tuple[Tensor, Tensor]:
         lengths = torch.linalg.vector_norm(vectors, dim=1, keepdim=True).clamp_min(_SHORTEST)
         if bool(lengths.isfinite().all()):
             return vectors / lengths, lengths
-    # Squares may leave the range: first in units of the largest number of each vector.
+    # Squares may overflow, so each vector is first divided by its largest element.
     unit = vectors.abs().amax(1, keepdim=True).clamp_min(1)
     scaled = vectors / unit
     lengths = torch.linalg.vector_norm(scaled, dim=1, keepdim=True).clamp_min(_SHORTEST)
@@ -250,7 +245,7 @@ def _symmetric_product(vectors: Tensor) -> Tensor:
 
 
 def _times_sum_with_transpose(matrix: Tensor, vectors: Tensor) -> Tensor:
-    """(M + M^T) V, some rows at a time: the sum is never written out, nor read column by column past the caches."""
+    """Compute (M + M^T) V, some rows at a time: the sum is never stored in full, and tiles stay in the cache."""
     size = len(matrix)
     product, both = torch.empty_like(vectors), matrix.new_empty(2 * _TILE, size)
     for top in range(0, size, len(both)):

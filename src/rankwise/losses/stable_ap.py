@@ -1,4 +1,4 @@
-"""Stable AP: average precision as one weighted pairwise loss, which a single example cannot move far."""
+"""Stable AP: average precision as one weighted pairwise loss, in which each example has a bounded influence."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from rankwise.checks import check_choice, check_positive, check_tensor
+from rankwise.checks import check_choice, check_positive, check_range, first_order_only, widen
 from rankwise.estimators import MeanTracker
-from rankwise.lists import PackedLists
+from rankwise.estimators.groups import COSINES, RANGES, BatchPrior, Link, Prior, as_prior
+from rankwise.lists import PackedLists, Sides, split_sides
 from rankwise.losses.base import ListLoss
-from rankwise.losses.gradients import first_order_only
-from rankwise.losses.links import Link
-from rankwise.losses.priors import BatchPrior, Prior, as_prior
-from rankwise.losses.sides import Sides, split_sides
-from rankwise.modes import widen
+from rankwise.pairs import mean_over_negatives
 from rankwise.registry import LossRecord
 from rankwise.sorting import argsort
 from rankwise.surrogates import OneSidedHuber
@@ -24,46 +21,47 @@ __all__ = ["StableAPLoss"]
 
 
 class StableAPLoss(ListLoss):
-    """An upper bound of 1 - AP in which the order of the positives is a weight, not something to train.
+    """Upper bound of 1 - AP in which the ranks of the positives are constant weights.
 
         h(x) = sqrt(eps^2 + x / (1 + x)),   x = rho * mean over positives i of  w_i * l_i,
 
-    l_i the mean of the one-sided Huber surrogate l of s_i - s_j over the negatives j. The weight of a positive says how
-    far up it stands among the positives, as at the head of the ranking a negative costs most:
+    where l_i is the mean of the one-sided Huber surrogate l of s_i - s_j over the negatives j. The weight of a positive
+    grows with its score, because a negative at the top of the ranking lowers AP most:
 
         w_i = ((1 + a) / (r_i + a))^t,   r_i = l(s_i - mu) / B,
 
-    mu the running mean of the group's positive scores and B the largest l within the range of the scores. No gradient
-    flows through w_i: lowering a positive would lower its weight. In [eps, sqrt(1 + eps^2)); eps is perfect.
+    where mu is the running mean of the group's positive scores and B the largest l within the range of the scores. No
+    gradient flows through w_i: it would lower the score of a positive to lower its weight. In [eps, sqrt(1 + eps^2));
+    eps is perfect.
 
-    Replacing one of n examples moves the value by O(1/n), where smooth forms of AP itself can jump by O(1): what is
-    seen in training carries over to new data better.
+    Replacing one of n examples changes the value by O(1/n), while smooth forms of AP itself can jump by O(1). The
+    training value therefore generalises better to new data.
 
     Args:
         rho: negatives per positive. A number; "batch" takes those of the list in the batch; "dataset" takes `prior`.
-            The true ratio makes the value a bound of 1 - AP, but where negatives abound it is beyond 1 for nearly every
-            ranking, h is flat there and training stalls: then take a number, or `outer="batch"`.
-        prior: with rho="dataset" the share of positives in the data, rho = (1 - prior) / prior: whatever `AUPRCLoss`
-            takes, `data_prior(labels)` and `PriorSchedule` included.
+            The true ratio makes the value a bound of 1 - AP. But with very many negatives x is large for nearly every
+            ranking, h is flat there and training stalls: then use a number, or `outer="batch"`.
+        prior: with rho="dataset" the share of positives in the data, rho = (1 - prior) / prior; all types that
+            `AUPRCLoss` accepts, including `data_prior(labels)` and `PriorSchedule`.
         outer: "list" applies h to each list and takes the mean; "batch" applies h once, to the mean of x over the lists
-            of the batch (with `reduction="none"` there is nothing to take the mean of: each list has its own h).
-        tau: margin of the Huber surrogate; positives this much above a negative have won.
-        eps: keeps the slope of h finite near perfection, where it is 1 / (2 eps).
-        a, t: the shape of the weights: from ((1 + a) / a)^t far above mu down to 1.
+            of the batch (with `reduction="none"` h is applied to each list).
+        tau: margin of the Huber surrogate; a pair this far apart has a loss of 0.
+        eps: keeps the slope of h finite near the minimum, where it is 1 / (2 eps).
+        a, t: shape of the weights: from ((1 + a) / a)^t far above mu down to 1.
         weighting: "mean" weighs by the distance from mu; "rank" by the exact rank among the list's positives, with the
-            weights for which the bound is proved. Ranks are those of the batch, so it is for lists that are complete;
-            nothing is remembered.
+            weights for which the bound is proved. These are ranks in the batch, so it needs whole lists; it keeps no
+            state.
         score_range: lowest and highest score; only the difference counts, B = 1 + 2 (highest - lowest) / tau. None is
-            (0, 1) with `link="sigmoid"`, else (-1, 1). Scores may leave it: r_i is cut to 1, so a positive further
-            below mu than the range is wide weighs 1, like one at its end. Only the proof needs the range to hold.
+            (0, 1) with `link="sigmoid"`, else (-1, 1). Scores may leave it: r_i is clamped to 1, so a positive further
+            below mu than the width of the range has weight 1. Only the proof needs scores in the range.
         update_rate: weight of the new batch in mu; 1 takes the batch's mean.
-        link: how scores come to that range, see `AUPRCLoss`.
+        link: map of scores to that range, see `AUPRCLoss`.
         lists, empty, reduction: see `ListLoss`; `lists="columns"` takes (B, C) outputs as one list per class.
 
     The defaults were chosen on the validation parts of two tasks, see `benchmarks/quality/stable_ap.py`; a, t and
     `update_rate` are the paper's.
 
-    Given `previous_scores` (see `rankwise.training.PreviousWeights`) mu follows the weights without delay, see
+    With `previous_scores` (see `rankwise.training.PreviousWeights`) mu does not lag behind the weights, see
     `MeanTracker`.
 
     Example:
@@ -116,7 +114,7 @@ class StableAPLoss(ListLoss):
             rho = self.prior.odds(lambda: packed.join([side.rate for side in sides]), group_ids)
         linked, scale = self.link.with_scale(packed, group_ids)
         positives = [
-            lists.scores.detach().gather(1, side.places) for lists, side in zip(linked.blocks, sides, strict=True)
+            lists.scores.detach().gather(1, side.index) for lists, side in zip(linked.blocks, sides, strict=True)
         ]
         weights = (
             self._weights_by_mean(linked, sides, positives, scale, group_ids)
@@ -124,10 +122,10 @@ class StableAPLoss(ListLoss):
             else self._weights_by_rank(linked, sides, positives, rho)
         )
         sums = [
-            (side.share * weight * side.mean_over_negatives(lists, self.surrogate)).sum(1)
+            (side.share * weight * mean_over_negatives(lists, side, self.surrogate)).sum(1)
             for lists, side, weight in zip(linked.blocks, sides, weights, strict=True)
         ]
-        # Beyond any number that matters; keeps x / (1 + x) from becoming inf / inf.
+        # Keeps x / (1 + x) from becoming inf / inf.
         x = (rho * packed.join(sums)).clamp_max(1e30)
         if self.tracker is not None:
             first_order_only(x, type(self).__name__, "its gradient holds the weights of the positives fixed")
@@ -135,7 +133,7 @@ class StableAPLoss(ListLoss):
             return self._h(x), valid
         x = x.where(valid, 0)
         mean = x.sum() / valid.sum().clamp_min(1)
-        # On the tangent of h at the mean: then the mean over the lists is h of the mean, in value and gradient.
+        # Values on the tangent of h at the mean: their mean over the lists is h(mean), in value and gradient.
         slope = 0.5 / (self._h(mean) * (1 + mean).square()).detach()
         return self._h(mean) + slope * (x - mean), valid
 
@@ -151,14 +149,14 @@ class StableAPLoss(ListLoss):
         scale: Tensor | None,
         group_ids: Tensor | None,
     ) -> list[Tensor]:
-        """((1 + a) / (r + a))^t with r from the distance to the running mean, (Q, A) for each block."""
+        """Compute the weights ((1 + a) / (r + a))^t from the distance to the running mean, (Q, A) for each block."""
         assert self.tracker is not None
-        # The mean is kept in the units of the raw scores, so that a growing scale does not make it stale.
+        # The mean is stored in units of the raw scores, so that it stays valid when the scale changes.
         unit: Tensor | float = 1.0 if scale is None else scale.to(positives[0].dtype)
         pairs = list(zip(linked.blocks, sides, positives, strict=True))
         observed = linked.join([(scores * side.share).sum(1) for _, side, scores in pairs]) * unit
         before = [
-            (lists.previous_scores.gather(1, side.places) * side.share).sum(1)
+            (lists.previous_scores.gather(1, side.index) * side.share).sum(1)
             for lists, side, _ in pairs
             if lists.previous_scores is not None
         ]
@@ -167,20 +165,20 @@ class StableAPLoss(ListLoss):
         mean = self.tracker(observed, valid, group_ids, previous) / unit
         weights = []
         for lists, _, scores in pairs:
-            standing = self.surrogate.value(scores - linked.column(mean, lists)) / self.largest
-            weights.append(((1 + self.a) / (standing.clamp_max(1) + self.a)) ** self.t)
+            relative = self.surrogate.value(scores - linked.column(mean, lists)) / self.largest
+            weights.append(((1 + self.a) / (relative.clamp_max(1) + self.a)) ** self.t)
         return weights
 
     @torch.no_grad()
     def _weights_by_rank(
         self, linked: PackedLists, sides: Sequence[Sides], positives: Sequence[Tensor], rho: Tensor | float
     ) -> list[Tensor]:
-        """w(r) of Theorem 1, r the share of positives at or above each one, (Q, A) for each block."""
+        """Compute w(r) of Theorem 1, r the share of positives at or above each one, (Q, A) for each block."""
         weights = []
         for lists, side, scores in zip(linked.blocks, sides, positives, strict=True):
             rank = _share_at_or_above(scores, side)
             most = self.largest * linked.column(rho, lists)
-            # 3 x 1/6 may come out a little above 1/2, where w jumps.
+            # w jumps at 1/2, and 3 * (1/6) may round to slightly more.
             upper = rank <= 0.5 + 1e-6
             head = 0.5 / (rank * (1 - rank)).where(upper, 0.25).clamp_min(torch.finfo(rank.dtype).tiny).sqrt()
             weights.append(head.where(upper, (1 + most) / (rank + most)))
@@ -188,17 +186,17 @@ class StableAPLoss(ListLoss):
 
 
 def _share_at_or_above(scores: Tensor, side: Sides) -> Tensor:
-    """The share of a list's positives that score at least as high as each of them, ties included, (Q, A)."""
+    """Compute the share of a list's positives that score at least as high as each of them, (Q, A)."""
     order = argsort(-scores, side.mask)
-    # Padding comes last and equals none of the others.
+    # Padding sorts last and ties with no item.
     depths = (-scores).masked_fill(~side.mask, torch.inf)
-    found = torch.searchsorted(depths.gather(1, order), depths, right=True)
+    end = torch.searchsorted(depths.gather(1, order), depths, right=True)
     share = widen(side.share.gather(1, order)).cumsum(1)
-    return share.gather(1, (found - 1).clamp_min(0)).to(scores.dtype)
+    return share.gather(1, (end - 1).clamp_min(0)).to(scores.dtype)
 
 
 def _checked_rho(rho: object, prior: object) -> tuple[float, Prior | None]:
-    """rho as a number, or the prior that it comes from."""
+    """Return rho as a number, or the prior from which it is computed."""
     if isinstance(rho, str):
         check_choice("rho", rho, ("batch", "dataset"))
         if rho == "dataset":
@@ -216,13 +214,9 @@ def _checked_rho(rho: object, prior: object) -> tuple[float, Prior | None]:
 
 
 def _width(score_range: Sequence[float] | None, link: str) -> float:
-    """The width of the range of the scores."""
-    if score_range is None:
-        return 1.0 if link == "sigmoid" else 2.0
-    ends = check_tensor("score_range", score_range).flatten().tolist()
-    if len(ends) != 2 or not ends[0] < ends[1] or ends[1] - ends[0] == float("inf"):
-        raise ValueError(f"score_range: expected the lowest and the highest score, got {score_range!r}")
-    return float(ends[1] - ends[0])
+    """Return the width of the range of the scores."""
+    low, high = RANGES.get(link, COSINES) if score_range is None else check_range("score_range", score_range)
+    return high - low
 
 
 RECORDS = (

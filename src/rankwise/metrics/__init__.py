@@ -1,4 +1,4 @@
-"""Ranking metrics: exact, with stated ties, one sort for all of them.
+"""Exact ranking metrics with stated tie policies, which share one sort.
 
 Functions (`ndcg(scores, labels, k=10)`), names (`evaluate(scores, labels, ["ap", "ndcg@10"])`) and torchmetrics classes
 (`NDCG(k=10)`, which need `pip install "rankwise[metrics]"`) share one definition.
@@ -75,7 +75,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # The classes stay unimported until asked for: torchmetrics is not among the core dependencies.
+    # The classes are imported on first use, because torchmetrics is not a core dependency.
     if name in __all__:
         return getattr(import_module("rankwise.metrics.classes"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

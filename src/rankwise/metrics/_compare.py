@@ -1,4 +1,4 @@
-"""Is one system better than another? Paired tests over queries, or over the items of one list."""
+"""Comparison of two systems by paired tests over queries, or over the items of one list."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from rankwise.checks import check_count, check_same_shape, check_share, check_tensor
-from rankwise.gains import Gain
 from rankwise.lists import pack
 from rankwise.metrics._evaluate import Evaluation
 from rankwise.metrics.bootstrap import draw_items, interval, list_replicates
 from rankwise.metrics.metric import measure_lists
 from rankwise.metrics.names import create_metrics
 from rankwise.registry import nearest
+from rankwise.surrogates import Gain
 
 __all__ = ["Comparison", "compare", "compare_items"]
 
@@ -25,7 +25,7 @@ __all__ = ["Comparison", "compare", "compare_items"]
 _FEW_PAIRS = 12
 _CHUNK = 4_000_000
 
-# The value of a list may differ in the last bits by where the list stands among others.
+# The value of a list may differ in the last bits with its index in the batch.
 _EQUAL = 1e-12
 
 
@@ -40,7 +40,7 @@ class Comparison:
         p_value: two-sided, of the paired permutation test; exact: whether all permutations were tried.
         pairs: number of queries on which both have a value.
         wins, ties, losses: on how many of them a is better, equal (to 12 digits), worse.
-        test: what the p value comes from.
+        test: name of the test.
     """
 
     metric: str
@@ -68,7 +68,7 @@ class Comparison:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers and strings, ready for JSON."""
+        """Return plain numbers and strings, ready for JSON."""
         return {**asdict(self), "interval": list(self.interval)}
 
 
@@ -84,17 +84,17 @@ def compare(
 ) -> Comparison:
     """Compare two systems on the same queries.
 
-    If the systems do not differ, the sign of each per-query difference is a coin toss: the p value is the share of
-    sign patterns whose mean difference is at least as far from 0 as the one seen (all patterns up to 12 pairs, else a
-    sample, the seen one included). Queries on which either has no value are left out.
+    If the systems do not differ, the signs of the per-query differences are random. The p value is the share of sign
+    patterns whose mean difference is at least as far from 0 as the observed one (all patterns up to 12 pairs, else a
+    sample that includes the observed one). Queries on which either has no value are left out.
 
     Args:
-        a, b: two results of `evaluate`, or two tensors of per-query values (Q,), NaN where left out.
-        metric: which metric to compare; may be left away if both have one in common.
+        a, b: two results of `evaluate`, or two tensors of per-query values (Q,), NaN for queries left out.
+        metric: name of the metric to compare; may be omitted if both have exactly one in common.
         permutations: number of sign patterns to sample.
-        confidence: of the interval of the difference, between 0 and 1.
+        confidence: level of the interval of the difference, between 0 and 1.
         bootstrap: number of replicates for the interval.
-        seed: of both samples.
+        seed: seed of both samples.
 
     Example:
         >>> result = compare(torch.tensor([.9, .8, .7, .9]), torch.tensor([.5, .8, .6, .2]))
@@ -164,7 +164,7 @@ def _shared_metric(a: Evaluation, b: Evaluation, metric: str | None) -> str:
 
 
 def _permutation_test(differences: Tensor, permutations: int, random: np.random.Generator) -> tuple[float, bool]:
-    # Sums that are equal on paper may differ in the last bits.
+    # Sums that are equal in exact arithmetic may differ in the last bits.
     threshold = float(differences.sum().abs()) - 1e-12 * float(differences.abs().sum())
     pairs = len(differences)
     if pairs <= _FEW_PAIRS:
@@ -190,20 +190,20 @@ def compare_items(
     bootstrap: int = 1000,
     seed: int = 0,
 ) -> Comparison:
-    """Compare two systems that score the items of a single list, where `compare` has no queries to pair.
+    """Compare two systems that score the items of a single list, which has no queries to pair.
 
-    Items are drawn with replacement, the same for both systems, and the metric of the two is compared each time. The
-    interval is that of the differences; the p value is twice the share of draws in which the difference has the other
-    sign or none.
+    In each replicate items are drawn with replacement, the same for both systems, and both get a value of the metric.
+    The interval is that of the differences; the p value is twice the share of replicates in which the difference is 0
+    or has the opposite sign.
 
     Args:
-        scores_a, scores_b: (N,) the scores of the two systems.
+        scores_a, scores_b: (N,) scores of the two systems.
         labels: (N,).
         metric: name of a metric that takes item weights, such as "ap".
-        gain: for metrics of grades.
-        confidence: of the interval, between 0 and 1.
-        bootstrap: number of draws; fewer, but at least 100, for very long lists.
-        seed: of the draws.
+        gain: gain of metrics of grades.
+        confidence: level of the interval, between 0 and 1.
+        bootstrap: number of replicates; fewer, but at least 100, for very long lists.
+        seed: seed of the replicates.
 
     Example:
         >>> labels = torch.arange(200) % 10 == 0

@@ -1,4 +1,4 @@
-"""Several metrics of one set of scores, with intervals, per-query values and what was left out."""
+"""Evaluation of one set of scores by several metrics, with intervals and per-query values."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from rankwise.checks import check_choice, check_count, check_finite, check_share
-from rankwise.gains import Gain
 from rankwise.lists import EMPTY_POLICIES, PackedLists, pack
 from rankwise.metrics.bootstrap import interval, item_replicates, list_replicates
 from rankwise.metrics.metric import Metric, check_lists, measure_lists, summarise
 from rankwise.metrics.names import create_metrics
+from rankwise.surrogates import Gain
 
 __all__ = ["Evaluation", "collect", "evaluate", "merge_evaluations"]
 
@@ -28,12 +28,12 @@ class Evaluation:
     Attributes:
         means: by metric name, the mean over lists (NaN when every list was left out).
         intervals: by metric name, (low, high); without the metrics for which there is none.
-        per_query: by metric name, (Q,) float64, NaN where a list was left out.
+        per_query: by metric name, (Q,) float64, NaN for lists left out.
         query_ids: (Q,) ids of the lists, in the order of `per_query`.
-        skipped: by metric name, on how many lists it is undefined.
+        skipped: by metric name, the number of lists on which it is undefined.
         tied: share of the lists in which scores are tied.
         definitions: by metric name, the full definition.
-        confidence: of the intervals.
+        confidence: level of the intervals.
 
     Example:
         >>> result = evaluate([.9, .8, .7, .6], [1, 0, 1, 0], ["ap", "recall@1"], bootstrap=0)
@@ -64,7 +64,7 @@ class Evaluation:
         return "\n".join(lines)
 
     def to_dict(self, *, per_query: bool = False) -> dict[str, Any]:
-        """Plain numbers, strings, lists and dicts, ready for JSON; per-query values on request."""
+        """Return plain numbers, strings, lists and dicts, ready for JSON; per-query values on request."""
         plain: dict[str, Any] = {
             "means": dict(self.means),
             "intervals": {name: list(bounds) for name, bounds in self.intervals.items()},
@@ -97,29 +97,29 @@ def evaluate(
     bootstrap: int = 1000,
     seed: int = 0,
 ) -> Evaluation:
-    """Means, intervals and per-query values of several metrics; the scores are sorted once for all of them.
+    """Compute means, intervals and per-query values of several metrics; the scores are sorted once for all of them.
 
     The intervals are percentiles of the mean over lists drawn with replacement (Poisson bootstrap). For a single list
-    its items are drawn instead, relevant and irrelevant alike, through the weighted metric; metrics that take no item
-    weights have no interval then. There are fewer than `bootstrap` replicates, but at least 100, where 20 million
-    random numbers would not do; a million items with many relevant ones still take seconds (`bootstrap=0` does not).
+    its items are drawn instead, relevant and irrelevant ones, as weights of the metric; metrics that take no item
+    weights have no interval then. If `bootstrap` replicates need more than 20 million random numbers, there are fewer,
+    but at least 100. A million items with many relevant ones take seconds; `bootstrap=0` avoids that.
 
     Args:
         scores: (N,) one list, or many with `query_ids`; or (Q, L) one list per row. Any real numbers. (N, 1) are N
-            lists of one item, which are refused unless a `mask` says that they are meant.
+            lists of one item, which are refused unless a `mask` confirms them.
         labels: the shape of `scores`; 0 or 1, for metrics of grades 0 or more.
-        metrics: names such as "ap", "ndcg@10", "pap@8", or metrics made by `create_metric`.
-        query_ids: (N,) which list each item belongs to, or (Q,) ids of the rows.
-        mask: the shape of `scores`, False where there is no item.
+        metrics: names such as "ap", "ndcg@10", "pap@8", or metrics from `create_metric`.
+        query_ids: (N,) id of the list of each item, or (Q,) ids of the rows.
+        mask: the shape of `scores`, False in the padding.
         weights: the shape of `scores`, item weights of 0 or more.
         query_weights: (Q,) weights of the lists in the means; for ragged input (N,), the same for all items of a list.
         ties: "average", "pessimistic" or "stable"; None is each metric's own default.
-        empty: what a list on which a metric is undefined counts as: "skip", "zero", "one" or "error".
+        empty: treatment of a list on which a metric is undefined: "skip", "zero", "one" or "error".
         gain: "exp2", "linear" or a function, for metrics of grades.
         lists: "rows", or "columns" to take (B, C) as C lists of B items (the classes of a multi-label problem).
-        confidence: of the intervals, between 0 and 1.
+        confidence: level of the intervals, between 0 and 1.
         bootstrap: number of replicates; 0 gives no intervals.
-        seed: of the replicates.
+        seed: seed of the replicates.
 
     Returns:
         An `Evaluation`.
@@ -168,7 +168,7 @@ def collect(
     bootstrap: int = 1000,
     seed: int = 0,
 ) -> Evaluation:
-    """Per-list values, NaN where undefined, made into an `Evaluation`."""
+    """Collect per-list values, NaN where undefined, into an `Evaluation`."""
     check_share("confidence", confidence)
     check_count("bootstrap", bootstrap, least=0)
     size = len(has_ties)

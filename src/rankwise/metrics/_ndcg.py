@@ -9,18 +9,18 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from rankwise.gains import Gain, gain_function
+from rankwise.checks import wide_dtype, widen
 from rankwise.lists import surely_all
 from rankwise.metrics.metric import Metric, measure
-from rankwise.modes import wide_dtype, widen
 from rankwise.ranks import RankedLists, narrow
 from rankwise.registry import MetricRecord
 from rankwise.sorting import sort_values
+from rankwise.surrogates import Gain, gain_function
 
 __all__ = ["NDCG", "ideal_dcg", "ndcg"]
 
-# The discounts of so many positions are added one by one, those of more are integrated: weights could fill the memory.
-_ONE_BY_ONE = 2**16
+# Discounts are summed up to this many positions and integrated beyond: weights may be too large for a tensor.
+_SUMMED_POSITIONS = 2**16
 
 
 def ndcg(
@@ -36,7 +36,7 @@ def ndcg(
     empty: str = "skip",
     reduction: str = "mean",
 ) -> Tensor:
-    """Return NDCG@k: the discounted gain of the k best scored items, over that of the k best grades.
+    """Compute NDCG@k: the discounted gain of the k items of highest score, divided by that of the k highest grades.
 
     `NDCG@k = sum_{r<=k} g(y_(r)) / log2(r + 1)`, divided by the same sum with the grades in descending order; ties are
     averaged over all their orders, as in scikit-learn. An item of weight w takes w positions: the cumulative
@@ -48,7 +48,7 @@ def ndcg(
         gain: "exp2" for 2^y - 1, "linear" for y, or a function of a float64 tensor of grades.
         ties: "average" is the mean over the orders of tied items; "pessimistic" puts the lower grades first; "stable"
             keeps the order of the input.
-        empty: what a list in which nothing gains counts as: "skip", "zero", "one" or "error".
+        empty: treatment of a list in which nothing gains: "skip", "zero", "one" or "error".
         scores, query_ids, mask, weights, reduction: see `average_precision`.
 
     Example:
@@ -60,11 +60,11 @@ def ndcg(
 
 
 def ideal_dcg(gains: Tensor, *, weights: Tensor | None = None, k: int | None = None) -> Tensor:
-    """Return the DCG@k of the best order of each list: what NDCG divides by.
+    """Compute the DCG@k of the best order of each list, the divisor of NDCG.
 
     Args:
-        gains: (Q, L) float64, 0 where there is no item.
-        weights: (Q, L) how many positions each item takes; None is one each.
+        gains: (Q, L) float64, 0 in the padding.
+        weights: (Q, L) number of positions of each item; None is one each.
         k: cutoff, or None for the whole list.
 
     Returns:
@@ -102,7 +102,7 @@ def _discounts(width: int, like: Tensor) -> Tensor:
 
 
 def _expected_gains(ranked: RankedLists, gain: Gain, index: Tensor, valid: Tensor) -> Tensor:
-    """(Q, W) the gains of the first items on average over the orders of tied items: the mean of the tie group."""
+    """Compute the expected gains of the first items over the orders of ties, (Q, W): the means of tie groups."""
     gains = gain_function(gain)(ranked.lists.labels.gather(1, index))
     if not surely_all(valid):
         gains = gains.masked_fill(~valid, 0)
@@ -113,9 +113,9 @@ def _expected_gains(ranked: RankedLists, gain: Gain, index: Tensor, valid: Tenso
 
 
 def _average_runs(values: Tensor, joined: np.ndarray) -> Tensor:
-    """Replace every value by the mean of its tie group; `joined` holds the flat indices tied with the one before.
+    """Replace every value by the mean of its tie group; `joined` are flat indices of items tied with the one before.
 
-    By numpy, which takes half of torch's time for a dozen passes over a few numbers.
+    Numpy takes half of torch's time for a dozen passes over a few numbers.
     """
     starts = np.flatnonzero(np.diff(joined, prepend=-1) > 1)
     sizes = np.diff(starts, append=len(joined))
@@ -126,15 +126,15 @@ def _average_runs(values: Tensor, joined: np.ndarray) -> Tensor:
 
 
 def _best_gains(ranked: RankedLists, gain: Gain, width: int) -> Tensor:
-    """(Q, width) the largest gains, ascending."""
+    """Return the largest gains, (Q, width), ascending."""
     grades = ranked.lists.labels
     if isinstance(gain, str):  # it grows with the grade, from 0
-        # float32 holds all grades that exp2 takes.
+        # float32 represents all integer grades that exp2 accepts.
         narrowed = grades.float() if gain == "exp2" and not grades.is_floating_point() else narrow(grades)
-        rising = sort_values(narrowed, in_place=narrowed is not grades)
-        return gain_function(gain)(rising[:, rising.shape[1] - width :])
-    rising = sort_values(_gains(ranked, gain))
-    return rising[:, rising.shape[1] - width :]
+        ascending = sort_values(narrowed, in_place=narrowed is not grades)
+        return gain_function(gain)(ascending[:, ascending.shape[1] - width :])
+    ascending = sort_values(_gains(ranked, gain))
+    return ascending[:, ascending.shape[1] - width :]
 
 
 def _gains(ranked: RankedLists, gain: Gain) -> Tensor:
@@ -143,7 +143,7 @@ def _gains(ranked: RankedLists, gain: Gain) -> Tensor:
 
 
 def _weighted_gains(ranked: RankedLists, gain: Gain) -> Tensor:
-    """(Q, L) the gain of each ranked item on average over the orders of tied items."""
+    """Compute the expected gain of each ranked item over the orders of ties, (Q, L)."""
     ordered = _shared_gains(ranked, gain).gather(1, ranked.order)
     weights = ranked.weights
     if not ranked.tied or weights is None:
@@ -154,7 +154,7 @@ def _weighted_gains(ranked: RankedLists, gain: Gain) -> Tensor:
 
 
 def _best(ranked: RankedLists, gain: Gain) -> tuple[Tensor, Tensor]:
-    """Gains and weights (Q, L) of the items, the largest gain first."""
+    """Return gains and weights (Q, L) of the items, the largest gain first."""
     base, gains, weights = ranked.base or ranked, _shared_gains(ranked, gain), ranked.lists.weights
     assert weights is not None
     order = base.once(("best first", gain), lambda: torch.argsort(gains[: len(base.size)], dim=1, descending=True))
@@ -168,38 +168,38 @@ def _shared_gains(ranked: RankedLists, gain: Gain) -> Tensor:
 
 
 def _weighted_dcg(gains: Tensor, weights: Tensor, k: int | None) -> Tensor:
-    """Every item takes as many positions as it weighs; positions need not be whole."""
+    """Compute the DCG of items that each take as many positions as their weight, a real number."""
     ends = pad(weights.cumsum(1), (1, 0)).clamp_max(_most_positions(weights.dtype) if k is None else k)
     return (gains * _summed_discounts(ends).diff(dim=1)).sum(1)
 
 
 def _most_positions(dtype: torch.dtype) -> float:
-    """Return a number of positions far beyond any list, whose sums stay within the range of the dtype."""
+    """Return a number of positions far beyond any list, whose sums do not overflow."""
     return 1e280 if dtype == torch.float64 else 1e30
 
 
 def _summed_discounts(positions: Tensor) -> Tensor:
-    """Return the sums of the discounts of the first positions; each element gives a number of positions."""
-    near = positions.clamp_max(_ONE_BY_ONE)
+    """Compute the sum of the discounts of the first n positions, for each element n."""
+    near = positions.clamp_max(_SUMMED_POSITIONS)
     whole = near.floor()
     discounts = _discounts(int(whole.max()) + 1 if whole.numel() else 1, positions)
     index = whole.long()
     sums = pad(discounts.cumsum(0), (1, 0))[index] + (near - whole) * discounts[index]
-    far = positions > _ONE_BY_ONE
+    far = positions > _SUMMED_POSITIONS
     if bool(far.any()):
         sums[far] += _integrated_discounts(positions[far])
     return sums
 
 
 def _integrated_discounts(positions: Tensor) -> Tensor:
-    """The sum of the discounts of the positions (N,) after those added one by one: of ln 2 / ln x, as an integral.
+    """Integrate the discounts ln 2 / ln x of the positions (N,) beyond `_SUMMED_POSITIONS`.
 
-    From x = 3/2 + the first position to 3/2 + the last. With x = end exp(-u) it is one of end exp(-u) / (ln(end) - u),
-    smooth, and next to nothing beyond u = 40.
+    The integral is from x = 3/2 + the first position to 3/2 + the last. With x = end exp(-u) the integrand is
+    end exp(-u) / (ln(end) - u), which is smooth, and negligible beyond u = 40.
     """
     nodes, weights = (torch.from_numpy(each).to(positions.device) for each in np.polynomial.legendre.leggauss(40))
     end = positions + 1.5
-    half = (end.log() - math.log(_ONE_BY_ONE + 1.5)).clamp_max(40) / 2
+    half = (end.log() - math.log(_SUMMED_POSITIONS + 1.5)).clamp_max(40) / 2
     u = half[:, None] * (1 + nodes)
     return math.log(2) * end * half * (((-u).exp() / (end.log()[:, None] - u)) @ weights)
 

@@ -1,4 +1,4 @@
-"""Metrics of rankings that were cut off: relevant documents that a system did not retrieve count as never found."""
+"""Metrics of truncated rankings: relevant documents that a system did not retrieve count as missed."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from rankwise.gains import Gain, gain_function
 from rankwise.lists import pack
 from rankwise.metrics._evaluate import Evaluation, collect
 from rankwise.metrics._ndcg import ideal_dcg
 from rankwise.metrics.metric import Metric, measure_lists
 from rankwise.metrics.names import create_metrics
+from rankwise.surrogates import Gain, gain_function
 
 __all__ = ["evaluate_run"]
 
-# Metrics that divide by what there is to find.
+# Metrics that divide by the number of relevant documents.
 _BY_COUNT = ("ap", "recall")
 _AS_RETRIEVED = ("precision", "rr", "hit")
 
@@ -31,18 +31,17 @@ def evaluate_run(
     gain: Gain = "linear",
     bootstrap: int = 1000,
 ) -> Evaluation:
-    """Return the metrics of a system's retrieved documents, as trec_eval defines them.
+    """Compute the metrics of a system's retrieved documents, as trec_eval defines them.
 
-    Documents of equal score (in float32) are in descending order of their names, the gain is the grade, and relevant
-    documents that were not retrieved add nothing. Judged queries without a relevant document are left out; those for
-    which nothing was retrieved count as 0, which trec_eval does with the option -c. The queries are in the order of the
-    judgements.
+    Documents of equal score (in float32) are sorted by name, descending, the gain is the grade, and relevant documents
+    that were not retrieved add 0. Judged queries without a relevant document are left out; those without a retrieved
+    document count as 0, as in trec_eval with the option -c. The queries are in the order of the judgements.
 
     Args:
         run: by query, scores by document.
-        judgements: by query, grades by document; above 0 is relevant, what is not judged is irrelevant.
+        judgements: by query, grades by document; above 0 is relevant, unjudged documents are irrelevant.
         metrics: "ndcg@k", "map", "recall@k", "mrr", "precision@k", "hit@k", and those without a cutoff.
-        gain: "linear" as trec_eval has it, "exp2" or a function.
+        gain: "linear" as in trec_eval, "exp2" or a function.
         bootstrap: number of replicates for the intervals; 0 gives none.
 
     Example:
@@ -83,7 +82,7 @@ def _padded(rows: Sequence[Tensor]) -> Tensor:
 
 
 def _of_all(metric: Metric, values: Tensor, retrieved: Tensor, known: Tensor) -> Tensor:
-    """Return values (Q,) of the retrieved documents as values of all documents, NaN where none is relevant."""
+    """Convert values (Q,) of the retrieved documents to values of all documents, NaN where none is relevant."""
     wanted = (known > 0).sum(1).double()
     if metric.record.name == "ndcg":
         assert metric.gain is not None

@@ -1,4 +1,4 @@
-"""Areas under curves: average precision (AUPRC), AUROC whole and partial, pAp@k."""
+"""Areas under curves: average precision (AUPRC), AUROC, partial AUROC, pAp@k."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from rankwise.metrics.metric import Metric, measure
-from rankwise.positives import Positives
-from rankwise.ranks import RankedLists
+from rankwise.ranks import Positives, RankedLists
 from rankwise.registry import MetricRecord
 
 __all__ = ["AP", "AUROC", "PAP", "PAUROC", "auroc", "average_precision", "check_fpr_range", "pap", "partial_auroc"]
@@ -27,21 +26,21 @@ def average_precision(
     empty: str = "skip",
     reduction: str = "mean",
 ) -> Tensor:
-    """Return the average precision (AUPRC; over several lists mAP).
+    """Compute the average precision (AUPRC; over several lists mAP).
 
-    The mean over the relevant items i of the precision among all items scored no lower than i:
+    It is the mean over the relevant items i of the precision among all items scored no lower than i:
     `AP = 1/n+ sum_i TP(s_i) / (TP(s_i) + FP(s_i))`. Tied items are one threshold, as in scikit-learn.
 
     Args:
         scores: (N,) one list, or many with `query_ids`; or (Q, L) one list per row. Any real numbers.
         labels: the shape of `scores`, 0 or 1.
-        query_ids: (N,) which list each item belongs to, or (Q,) ids of the rows.
-        mask: the shape of `scores`, False where there is no item.
+        query_ids: (N,) id of the list of each item, or (Q,) ids of the rows.
+        mask: the shape of `scores`, False in the padding.
         weights: the shape of `scores`, item weights of 0 or more.
         ties: "average" takes tied items as one threshold; "pessimistic" puts the irrelevant of them first; "stable"
             keeps the order of the input.
-        empty: what a list without a relevant item counts as: "skip", "zero", "one" or "error".
-        reduction: "mean", "sum" or "none" (one value per list, NaN where left out).
+        empty: treatment of a list without a relevant item: "skip", "zero", "one" or "error".
+        reduction: "mean", "sum" or "none" (one value per list, NaN for lists left out).
 
     Returns:
         float64 scalar, or (Q,) for `reduction="none"`. The mean is NaN when every list is left out.
@@ -63,10 +62,10 @@ def _ap(ranked: RankedLists) -> Tensor:
 
 
 def _mean_precision_of_copies(positives: Positives) -> Tensor:
-    """Without tie groups the w copies of an item of weight w have their own positions, one behind the other.
+    """Compute the mean precision of the w copies of an item of weight w, which take consecutive positions.
 
-    With h relevant among the b items before them: `1/w sum_{j<=w} (h + j)/(b + j)`, and the digamma function says what
-    that is for any w.
+    With h relevant among the b items before them it is `1/w sum_{j<=w} (h + j)/(b + j)`, extended to any real w by the
+    digamma function.
     """
     harmonic = torch.digamma(positives.end + 1) - torch.digamma(positives.begin + 1)
     return 1 + (positives.hits_begin - positives.begin) * harmonic / (positives.end - positives.begin)
@@ -93,13 +92,13 @@ def auroc(
     empty: str = "skip",
     reduction: str = "mean",
 ) -> Tensor:
-    """Return the AUROC: the share of (positive, negative) pairs in the right order.
+    """Compute the AUROC: the share of (positive, negative) pairs in the right order.
 
     `AUROC = 1/(n+ n-) sum_{i+, j-} (1[s_i > s_j] + 1/2 1[s_i = s_j])`, as in scikit-learn.
 
     Args:
         ties: "average" counts a tied pair 1/2, "pessimistic" 0; "stable" keeps the order of the input.
-        empty: what a list of one class counts as: "skip", "zero", "one" or "error".
+        empty: treatment of a list of one class: "skip", "zero", "one" or "error".
         scores, labels, query_ids, mask, weights, reduction: see `average_precision`.
 
     Example:
@@ -122,7 +121,7 @@ def partial_auroc(
     empty: str = "skip",
     reduction: str = "mean",
 ) -> Tensor:
-    """Return the partial AUROC: the mean true positive rate over a range of false positive rates.
+    """Compute the partial AUROC: the mean true positive rate over a range of false positive rates.
 
     `1/(b - a)` times the area under the ROC curve between the false positive rates a and b; the curve is straight
     across a tie group. A perfect scorer has 1, a random one (a + b)/2.
@@ -131,7 +130,7 @@ def partial_auroc(
         fpr_range: (a, b) with 0 <= a < b <= 1.
         ties: "average" draws a straight line across a tie group; "pessimistic" puts its negatives first; "stable" keeps
             the order of the input.
-        empty: what a list of one class counts as: "skip", "zero", "one" or "error".
+        empty: treatment of a list of one class: "skip", "zero", "one" or "error".
         scores, labels, query_ids, mask, weights, reduction: see `average_precision`.
 
     Example:
@@ -158,7 +157,7 @@ def _auroc(ranked: RankedLists) -> Tensor:
     negatives = positives.size - positives.count
     above = (positives.begin - positives.hits_begin + positives.end - positives.hits_end) / 2
     wrong = (positives.weights * above).sum(1) / (positives.count * negatives)
-    values = 1 - wrong.clamp_max(1)  # rounding may take it beyond
+    values = 1 - wrong.clamp_max(1)  # rounding may exceed 1
     return torch.where((positives.count > 0) & (negatives > 0), values, float("nan"))
 
 
@@ -168,7 +167,7 @@ def _partial_auroc(ranked: RankedLists, *, fpr_range: tuple[float, float]) -> Te
     first, last = positives.begin - positives.hits_begin, positives.end - positives.hits_end
 
     def area_up_to(rate: float) -> Tensor:
-        # What one positive adds to the curve climbs from 0 to 1 across its tie group and stays there.
+        # The contribution of one positive rises linearly from 0 to 1 across its tie group and stays 1.
         reached = negatives * rate
         within = torch.minimum(reached, last) - first
         climb = torch.where(last > first, within.clamp_min(0) ** 2 / (2 * (last - first)), 0.0)
@@ -214,17 +213,17 @@ def pap(
     empty: str = "skip",
     reduction: str = "mean",
 ) -> Tensor:
-    """Return pAp@k: partial AUC of the top positives against the top k negatives. The mean over lists is micro-pAp@k.
+    """Compute pAp@k: partial AUC of the top positives against the top k negatives. The mean over lists is micro-pAp@k.
 
     `pAp@k = 1 - 1/(b k) sum_{i<=b, j<=k} 1[p_(i) <= z_(j)]`, b = min(n+, k), with p_(1) >= p_(2) >= ... the scores of
     the positives and z_(1) >= z_(2) >= ... those of the negatives. A tie is an error; under `ties="average"` it is half
     an error, which gives constant scores 1/2 (there is a warning then).
 
     Args:
-        k: how many negatives, or None for all of the list.
+        k: number of negatives, or None for all of the list.
         weights: the shape of `scores`, item weights of 0 or more; an item of weight w counts as w items.
         ties: "pessimistic" counts a tie as an error, "average" as half of one; "stable" keeps the order of the input.
-        empty: what a list without a positive, or with fewer than k negatives, counts as: "skip", "zero", "one" or
+        empty: treatment of a list without a positive, or with fewer than k negatives,: "skip", "zero", "one" or
             "error".
         scores, labels, query_ids, mask, reduction: see `average_precision`.
 
@@ -243,14 +242,14 @@ def _pap(ranked: RankedLists, *, k: int | None) -> Tensor:
     best = torch.minimum(positives.count, top)
     if ranked.ties == "average":
         _warn_of_constant_scores(positives)
-    # Positives of one tie group make the same errors, so any order among them will do.
+    # Positives of one tie group have equal errors, so their order does not matter.
     before = pad(positives.weights.cumsum(1), (1, 0))[:, :-1]
     counted = torch.minimum(best[:, None] - before, positives.weights).clamp_min(0)
     above = torch.minimum(positives.begin - positives.hits_begin, top[:, None])
     reached = torch.minimum(positives.end - positives.hits_end, top[:, None])
     risk = (counted * (above + reached)).sum(1) / (2 * best * top)
     defined = (positives.count > 0) & (negatives >= top * (1 - 1e-12)) & (top > 0)
-    return torch.where(defined, 1 - risk.clamp_max(1), float("nan"))  # rounding may take it beyond
+    return torch.where(defined, 1 - risk.clamp_max(1), float("nan"))  # rounding may exceed 1
 
 
 def _warn_of_constant_scores(positives: Positives) -> None:
@@ -260,7 +259,7 @@ def _warn_of_constant_scores(positives: Positives) -> None:
         & ((positives.end - positives.begin) == positives.size[:, None]).any(1)
     )
     if bool(constant.any()):
-        # Always the same words, so that Python says them once and not at every evaluation.
+        # A constant message, so that Python prints it once and not in every evaluation.
         warnings.warn(
             'scores: there are lists of constant scores; with ties="average" pAp@k calls them 0.5, '
             "which can be more than a trained model reaches",

@@ -1,7 +1,7 @@
 """Confidence intervals of means: percentile bootstrap over lists, or over the items of a single list.
 
-Whatever is drawn counts a Poisson(1) number of times in a replicate, independently of the rest: the bootstrap without
-the bookkeeping of a fixed total, and the mean is divided by what was drawn.
+Each list or item counts a Poisson(1) number of times in a replicate, independently of the others. The total is thus not
+fixed, and the mean is divided by the number drawn.
 """
 
 from __future__ import annotations
@@ -14,24 +14,23 @@ from torch import Tensor
 
 from rankwise.lists import Lists
 from rankwise.metrics.metric import Metric
-from rankwise.positives import Positives
-from rankwise.ranks import rank
+from rankwise.ranks import Positives, rank
 
 __all__ = ["draw_items", "interval", "item_replicates", "list_replicates"]
 
-# Beyond this many random numbers the number of replicates is cut, down to the fewest an interval can be read from.
+# Beyond this many random numbers there are fewer replicates, but never fewer than an interval needs.
 _DRAWS = 20_000_000
 _FEWEST = 100
 _CHUNK = 2_000_000
 
 
 def list_replicates(values: Tensor, weights: Tensor, replicates: int, random: np.random.Generator) -> Tensor:
-    """Means over lists drawn with replacement: (R, M) from values (Q, M), NaN where a list is left out.
+    """Compute means over lists drawn with replacement: (R, M) from values (Q, M), NaN for lists left out.
 
     Args:
         values: (Q, M) per-list values of M metrics.
         weights: (Q,) weights of the lists.
-        replicates: how many; fewer for very many lists.
+        replicates: number of replicates; fewer for very many lists.
         random: source of randomness.
     """
     size = len(values)
@@ -47,11 +46,10 @@ def list_replicates(values: Tensor, weights: Tensor, replicates: int, random: np
 def item_replicates(
     lists: Lists, metrics: Sequence[Metric], replicates: int, random: np.random.Generator
 ) -> dict[str, Tensor]:
-    """Values of a single list whose items are drawn with replacement: (R,) by name.
+    """Compute values of a single list whose items are drawn with replacement: (R,) by name.
 
-    For binary labels the irrelevant items between two relevant ones are drawn together, so that the cost is that of the
-    relevant items.
-    Metrics that take no item weights have no such replicates and are missing from the result.
+    For binary labels the irrelevant items between two relevant ones are drawn together, so that the time depends on the
+    number of relevant items. Metrics that take no item weights are missing from the result.
     """
     families: dict[tuple[str, str], list[Metric]] = {}
     for metric in metrics:
@@ -77,13 +75,13 @@ def item_replicates(
 
 
 def draw_items(size: int, replicates: int, random: np.random.Generator) -> Iterator[Tensor]:
-    """Yield how often each of `size` items is drawn, (R, size) at a time until there are enough replicates."""
+    """Yield the number of draws of each of `size` items, in chunks (R, size) of the replicates."""
     for rows in _chunks(replicates, size):
         yield _poisson_ones(rows, size, random)
 
 
 def interval(replicates: Tensor, confidence: float) -> tuple[float, float]:
-    """The middle `confidence` of the replicates."""
+    """Return the percentile interval that contains the share `confidence` of the replicates."""
     tail = (1 - confidence) / 2
     bounds = torch.nanquantile(replicates.double().cpu(), torch.tensor([tail, 1 - tail], dtype=torch.float64))
     low, high = bounds.tolist()
@@ -91,7 +89,7 @@ def interval(replicates: Tensor, confidence: float) -> tuple[float, float]:
 
 
 def _chunks(replicates: int, size: int) -> Iterator[int]:
-    """Row counts that add up to the replicates that are affordable, few enough at a time to fit in memory."""
+    """Yield numbers of replicates per chunk, bounded in memory and in the total of random numbers."""
     left = min(replicates, max(_FEWEST, _DRAWS // max(size, 1)))
     while left > 0:
         rows = min(left, max(1, _CHUNK // max(size, 1)))
@@ -100,7 +98,7 @@ def _chunks(replicates: int, size: int) -> Iterator[int]:
 
 
 def _poisson_ones(rows: int, size: int, random: np.random.Generator) -> Tensor:
-    """(rows, size) float64 draws of Poisson(1), read off a table of 2^16 equally likely values."""
+    """Draw (rows, size) float64 numbers of Poisson(1) from a table of 2^16 equally likely values."""
     chances = torch.exp(-1 - torch.lgamma(torch.arange(1.0, 13, dtype=torch.float64))).cumsum(0).numpy()
     table = np.searchsorted(chances, (np.arange(2**16) + 0.5) / 2**16).astype(np.float64)
     return torch.from_numpy(table[random.integers(2**16, size=(rows, size), dtype=np.uint16)])
@@ -111,10 +109,10 @@ def _poisson(rates: Tensor, rows: int, random: np.random.Generator) -> Tensor:
 
 
 def _merged(positives: Positives) -> Lists:
-    """The list with like items as one item of their summed weight: three to each tie group that holds a relevant item.
+    """Merge equivalent items into one item of their summed weight, three for each tie group with a relevant item.
 
-    These are the irrelevant items since the group before, the irrelevant of the group and the relevant of the group;
-    at the end come the irrelevant items below them all.
+    These are the irrelevant items since the previous such group, the irrelevant ones of the group and the relevant ones
+    of the group; the last item is that of the irrelevant items below them all.
     """
     begin, last = torch.unique_consecutive(positives.begin[0], return_counts=True)
     index = last.cumsum(0) - 1

@@ -1,4 +1,4 @@
-"""The metrics as torchmetrics classes: fed batch by batch, in any number of processes, exact over everything seen."""
+"""Metrics as torchmetrics classes: updated batch by batch, in any number of processes, and exact over all batches."""
 
 from __future__ import annotations
 
@@ -7,12 +7,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rankwise.checks import check_choice, check_ids, check_k, check_labels, check_same_shape, check_tensor
-from rankwise.gains import Gain
+from rankwise.checks import (
+    check_choice,
+    check_ids,
+    check_k,
+    check_labels,
+    check_same_shape,
+    check_tensor,
+    wide_dtype,
+    with_float64,
+)
 from rankwise.lists import EMPTY_POLICIES, pack
 from rankwise.metrics.metric import measure
 from rankwise.metrics.names import create_metric
-from rankwise.modes import wide_dtype, with_float64
+from rankwise.surrogates import Gain
 
 try:
     from torchmetrics import Metric as TorchMetric
@@ -35,17 +43,16 @@ __all__ = [
 
 
 class RankingMetric(TorchMetric):
-    """Any metric of the registry over everything seen, not the mean of batch values.
+    """Registered metric over all batches, not the mean of batch values.
 
-    Scores, labels and ids are kept until `compute()`, and gathered from all processes there; a process that has seen
-    nothing takes part. An item that comes twice (a sampler that fills up the last batch) counts once if `sample_ids`
-    are given.
+    Scores, labels and ids are kept until `compute()`, which gathers them from all processes, including those without a
+    batch. An item that occurs twice (a sampler that fills up the last batch) counts once if `sample_ids` are given.
 
     Args:
-        name: a metric of the registry, such as "ndcg@10".
+        name: name of a registered metric, such as "ndcg@10".
         gain, ties, fpr_range: as for `create_metric`.
-        empty: what a list on which the metric is undefined counts as: "skip", "zero", "one" or "error".
-        **kwargs: those of torchmetrics.Metric (`process_group`, `sync_on_compute`, ...); others are refused there.
+        empty: treatment of a list on which the metric is undefined: "skip", "zero", "one" or "error".
+        **kwargs: arguments of torchmetrics.Metric (`process_group`, `sync_on_compute`, ...).
 
     Example:
         >>> metric = RankingMetric("recall@1")
@@ -93,15 +100,15 @@ class RankingMetric(TorchMetric):
         mask: object = None,
         weights: object = None,
     ) -> None:
-        """Take in a batch.
+        """Add a batch.
 
         Args:
             scores: (N,), or (Q, L) one list per row.
             labels: the shape of `scores`.
-            query_ids: (N,) which list each item belongs to, whatever batch or process it comes in, or (Q,) ids of the
-                rows; without them all items ever seen are one list.
-            sample_ids: the shape of `scores`, ids of the items; an item of a list seen twice then counts once.
-            mask: the shape of `scores`, False where there is no item.
+            query_ids: (N,) id of the list of each item, across batches and processes, or (Q,) ids of the rows; without
+                them the items of all batches are one list.
+            sample_ids: the shape of `scores`, ids of the items; a repeated item of a list then counts once.
+            mask: the shape of `scores`, False in the padding.
             weights: the shape of `scores`, item weights of 0 or more.
         """
         lists = pack(scores, labels, mask=mask, weights=weights).blocks[0]
@@ -130,7 +137,7 @@ class RankingMetric(TorchMetric):
             getattr(self, state).append(values[lists.mask].to(_narrowed(dtype, values.device)))
 
     def compute(self) -> Tensor:
-        """The mean over all lists seen, float64."""
+        """Compute the mean over all lists, float64."""
         if not len(self.scores):
             return torch.tensor(float("nan"), dtype=wide_dtype(self.device), device=self.device)
         seen = {state: with_float64(dim_zero_cat(getattr(self, state))).to(dtype) for state, dtype in _DTYPES.items()}
@@ -144,7 +151,7 @@ class RankingMetric(TorchMetric):
         )
 
     def _sync_dist(self, *args: Any, **kwargs: Any) -> None:
-        # Every process must offer the same kind of tensor, one that has seen nothing as well.
+        # Every process must gather tensors of the same dtype, also one without a batch.
         for state, dtype in _DTYPES.items():
             if not len(getattr(self, state)):
                 setattr(self, state, [torch.empty(0, dtype=_narrowed(dtype, self.device), device=self.device)])
@@ -167,7 +174,7 @@ def _narrowed(dtype: torch.dtype, device: torch.device) -> torch.dtype:
 
 
 class _CutMetric(RankingMetric):
-    """A metric with a cutoff: k, or None for the whole list."""
+    """Base class of metrics with a cutoff k, or None for the whole list."""
 
     _name: str
 
@@ -176,7 +183,7 @@ class _CutMetric(RankingMetric):
 
 
 class AveragePrecision(RankingMetric):
-    """`average_precision` over everything seen.
+    """Average precision over all batches, see `average_precision`.
 
     Example:
         >>> metric = AveragePrecision()
@@ -190,7 +197,7 @@ class AveragePrecision(RankingMetric):
 
 
 class NDCG(RankingMetric):
-    """`ndcg` over everything seen.
+    """NDCG over all batches, see `ndcg`.
 
     Example:
         >>> metric = NDCG(k=2)
@@ -212,7 +219,7 @@ class NDCG(RankingMetric):
 
 
 class PAp(_CutMetric):
-    """`pap` over everything seen (micro-pAp@k).
+    """Micro-pAp@k over all batches, see `pap`.
 
     Example:
         >>> metric = PAp(k=2)
@@ -225,7 +232,7 @@ class PAp(_CutMetric):
 
 
 class Precision(_CutMetric):
-    """`precision` over everything seen.
+    """Precision@k over all batches, see `precision`.
 
     Example:
         >>> metric = Precision(k=2)
@@ -238,7 +245,7 @@ class Precision(_CutMetric):
 
 
 class Recall(_CutMetric):
-    """`recall` over everything seen.
+    """Recall@k over all batches, see `recall`.
 
     Example:
         >>> metric = Recall(k=2)
@@ -251,7 +258,7 @@ class Recall(_CutMetric):
 
 
 class HitRate(_CutMetric):
-    """`hit_rate` over everything seen.
+    """Hit rate@k over all batches, see `hit_rate`.
 
     Example:
         >>> metric = HitRate(k=2)
@@ -264,7 +271,7 @@ class HitRate(_CutMetric):
 
 
 class ReciprocalRank(_CutMetric):
-    """`reciprocal_rank` over everything seen (MRR).
+    """Mean reciprocal rank (MRR) over all batches, see `reciprocal_rank`.
 
     Example:
         >>> metric = ReciprocalRank(k=2)
@@ -277,7 +284,7 @@ class ReciprocalRank(_CutMetric):
 
 
 class AUROC(RankingMetric):
-    """`auroc` over everything seen.
+    """AUROC over all batches, see `auroc`.
 
     Example:
         >>> metric = AUROC()
@@ -291,7 +298,7 @@ class AUROC(RankingMetric):
 
 
 class PartialAUROC(RankingMetric):
-    """`partial_auroc` over everything seen.
+    """Partial AUROC over all batches, see `partial_auroc`.
 
     Example:
         >>> metric = PartialAUROC(fpr_range=(0., .5))
@@ -316,7 +323,7 @@ def _cut(name: str, k: int | None) -> str:
 
 
 def _first_of_each(query_ids: Tensor, sample_ids: Tensor, identified: Tensor) -> Tensor:
-    """Return which items to keep: those without an id, and the first of each (query, sample) pair."""
+    """Return the mask of items to keep: those without an id, and the first of each (query, sample) pair."""
     if not bool(identified.any()):
         return torch.ones_like(identified)
     order = torch.argsort(sample_ids, stable=True)

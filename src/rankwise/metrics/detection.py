@@ -1,4 +1,4 @@
-"""Average precision of boxes as COCO defines it: ranked by score, right if they overlap a true one enough."""
+"""COCO's average precision of boxes: ranked by score, right if the overlap with a true box is large enough."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rankwise.registry import nearest
 
 __all__ = ["BOX_METRICS", "BoxTable", "box_thresholds", "check_box_metrics", "evaluate_boxes", "right_boxes"]
 
-# Numpy's: torch rounds some of these numbers the other way, which moves a box that lies exactly on one.
+# By numpy, because torch rounds some of these numbers differently, which decides boxes exactly on a threshold.
 _OVERLAPS = torch.from_numpy(np.linspace(0.5, 0.95, 10))
 _RECALLS = torch.from_numpy(np.linspace(0.0, 1.0, 101))
 _ANY, _SMALL, _LARGE = (0.0, 1e10), 32.0**2, 96.0**2
@@ -44,12 +44,12 @@ PER_IMAGE = "ap per image"
 
 
 class BoxTable(NamedTuple):
-    """Boxes of many images.
+    """Table of the boxes of many images.
 
     Attributes:
-        image: (n,) the number of the image each is in; label: (n,) its class 0 .. C-1.
+        image: (n,) index of the image of each box; label: (n,) its class 0 .. C-1.
         corners: (n, 4) left, top, right and bottom edge in pixels.
-        score: (n,) of predicted boxes.
+        score: (n,) scores of predicted boxes.
         ignored: (n,) true boxes that count neither as missed nor as wrong; None if there are none.
     """
 
@@ -66,7 +66,7 @@ class BoxTable(NamedTuple):
 
 
 def check_box_metrics(names: Sequence[str]) -> tuple[str, ...]:
-    """The names, if all are metrics of boxes."""
+    """Return the names; refuse those that are no metrics of boxes."""
     for name in names:
         if name not in BOX_METRICS:
             raise ValueError(f"unknown metric of boxes {name!r}{nearest(name, BOX_METRICS)}")
@@ -86,24 +86,24 @@ def evaluate_boxes(
     bootstrap: int = 1000,
     seed: int = 0,
 ) -> Evaluation:
-    """Return COCO's average precision of predicted boxes.
+    """Compute COCO's average precision of predicted boxes.
 
-    For each class the predicted boxes of all images are ranked by score. One is right if it overlaps a true box of its
-    class and image that no better one has taken by at least the overlap asked for (area of the intersection over that
-    of the union). Precision, made to fall with recall, is read at the recalls 0, .01, ... 1. The mean over classes is
-    the metric; classes without a true box are left out. The same numbers as pycocotools gives.
+    For each class the predicted boxes of all images are ranked by score. A box is right if its intersection over union
+    with a true box of its class and image reaches the threshold, and no better box is matched with that one. Precision,
+    made monotone in recall, is averaged over the recalls 0, .01, ... 1. The metric is the mean over classes; classes
+    without a true box are left out. The values equal those of pycocotools.
 
     Args:
-        predicted: with scores; truth: the true boxes. Both in pixels of the images as they are in the data.
+        predicted: predicted boxes with scores; truth: the true boxes. Both in pixels of the original images.
         metrics: names, see `BOX_METRICS`.
-        images: how many there are, those without boxes included; classes: what the classes are called.
-        most: how many boxes of a class count in an image, the best.
-        confidence: of the intervals; bootstrap: number of replicates, each with its images drawn with replacement; 0
-            gives no intervals; seed: of the replicates.
+        images: number of images, including those without boxes; classes: names of the classes.
+        most: largest number of boxes per class and image; those of highest score count.
+        confidence: level of the intervals; bootstrap: number of replicates, each with images drawn with replacement; 0
+            gives no intervals; seed: seed of the replicates.
 
     Returns:
         An `Evaluation` of the whole data set. Besides the metrics `means` has the first metric of each class, and "ap
-        per image", the mean over images of the first metric of the image alone: the only one that has a value for each
+        per image", the mean over images of the first metric on each image alone. Only it has a value for each
         image, in `per_query`, for paired comparisons.
 
     Example:
@@ -151,13 +151,13 @@ def evaluate_boxes(
 
 
 def box_thresholds(predicted: BoxTable, truth: BoxTable, *, images: int, classes: int, most: int = 100) -> Tensor:
-    """Return the score threshold of each class (C,) with the best F1 at an overlap of .5.
+    """Compute the score threshold of each class (C,) with the best F1 at an overlap of .5.
 
-    Scores of a model that was trained to rank are no probabilities, so there is no natural threshold. Take it from
-    images that are not those to be judged; infinite for a class without a true box or a right one.
+    Scores of a model that was trained to rank are no probabilities, so there is no natural threshold. Compute it on
+    other images than those to be evaluated. It is infinite for a class without a true box or a right one.
 
     Args:
-        predicted, truth: see `evaluate_boxes`; images, classes: how many there are; most: see there.
+        predicted, truth, most: see `evaluate_boxes`; images, classes: numbers of images and classes.
     """
     matched = _Matched(predicted, truth, images, classes, _ANY, most)
     label = matched.groups % classes
@@ -169,16 +169,16 @@ def box_thresholds(predicted: BoxTable, truth: BoxTable, *, images: int, classes
         hits = matched.right[own, 0][seen][order].double().cumsum(0)
         ranks = torch.arange(1, len(hits) + 1, dtype=torch.float64)
         f1 = 2 * hits / (ranks + matched.counted[own].sum())
-        worth = len(f1) > 0 and bool(f1.max() > 0)
-        thresholds.append(float(scores[int(f1.argmax())]) if worth else float("inf"))
+        any_right = len(f1) > 0 and bool(f1.max() > 0)
+        thresholds.append(float(scores[int(f1.argmax())]) if any_right else float("inf"))
     return torch.tensor(thresholds, dtype=torch.float64)
 
 
 def right_boxes(predicted: BoxTable, truth: BoxTable, *, images: int, classes: int, most: int = 100) -> Tensor:
-    """Return which predicted boxes (n,) are right at an overlap of .5, by the rules of `evaluate_boxes`.
+    """Return the mask (n,) of predicted boxes that are right at an overlap of .5, as in `evaluate_boxes`.
 
     Args:
-        predicted, truth: see `evaluate_boxes`; images, classes: how many there are; most: see there.
+        predicted, truth, most: see `evaluate_boxes`; images, classes: numbers of images and classes.
 
     Example:
         >>> none, box = torch.tensor([0]), torch.tensor([[0., 0, 9, 9]])
@@ -205,16 +205,16 @@ def _areas(names: Sequence[str]) -> set[tuple[float, float]]:
 
 
 def _of(matched: dict[tuple[float, float], _Matched], name: str, weights: Tensor) -> Tensor:
-    """A metric of each class with images weighted in R ways, (R, C); NaN where a class has no true box."""
+    """Compute a metric of each class for R weightings of the images, (R, C); NaN for classes without a true box."""
     metric = BOX_METRICS[name]
     return matched[metric.areas].per_class(metric.overlaps, weights)
 
 
 class _Matched:
-    """Matches of predicted and true boxes at each overlap; a group holds the boxes of one class in one image, padded.
+    """Matches of predicted and true boxes at each overlap, padded per group: the boxes of one class in one image.
 
-    `right` and `wrong` (G, T, D) by falling score, `counted` (G,) true boxes to be found, `rows` (G, D) the row of each
-    predicted box in its table.
+    `right` and `wrong` (G, T, D) are sorted by score, `counted` (G,) is the number of true boxes that count, `rows`
+    (G, D) the row of each predicted box in its table.
     """
 
     def __init__(
@@ -228,30 +228,30 @@ class _Matched:
         ignored = torch.zeros_like(true_group, dtype=torch.bool) if truth.ignored is None else truth.ignored
         self.groups = torch.cat([group, true_group]).unique()
         group_index, true_index = (torch.searchsorted(self.groups, each) for each in (group, true_group))
-        seen, slots = _side_by_side(group_index, len(self.groups), most)
-        # Boxes that count come before those that are ignored, which are taken only where nothing else is.
+        seen, index = _pad_groups(group_index, len(self.groups), most)
+        # Boxes that count come before those that are ignored, which match only if no other does.
         own_area = _area(truth.corners.double())
-        left_aside = ignored | (own_area < areas[0]) | (own_area > areas[1])
-        true_order = torch.argsort(left_aside.long(), stable=True)
-        true_seen, true_slots = _side_by_side(true_index[true_order], len(self.groups), None)
+        excluded = ignored | (own_area < areas[0]) | (own_area > areas[1])
+        true_order = torch.argsort(excluded.long(), stable=True)
+        true_seen, true_rows = _pad_groups(true_index[true_order], len(self.groups), None)
         corners = predicted.corners[order].double()
-        self.scores = predicted.score[order].double()[slots]
-        self.rows = order[slots]
+        self.scores = predicted.score[order].double()[index]
+        self.rows = order[index]
         self.right, self.wrong = _match(
-            corners[slots],
+            corners[index],
             seen,
-            truth.corners.double()[true_order][true_slots],
+            truth.corners.double()[true_order][true_rows],
             true_seen,
-            left_aside[true_order][true_slots],
-            ignored[true_order][true_slots],
+            excluded[true_order][true_rows],
+            ignored[true_order][true_rows],
             areas,
         )
         self.seen = seen
         self.counted = torch.zeros(len(self.groups), dtype=torch.float64)
-        self.counted.index_add_(0, true_index, (~left_aside).double())
+        self.counted.index_add_(0, true_index, (~excluded).double())
 
     def per_class(self, overlaps: Sequence[int], weights: Tensor) -> Tensor:
-        """(R, C), the mean over overlaps, with images weighted by `weights` (R, N)."""
+        """Compute the mean AP over overlaps of each class, (R, C), with images weighted by `weights` (R, N)."""
         label, image = self.groups % self.classes, self.groups // self.classes
         columns = []
         for number in range(self.classes):
@@ -264,16 +264,16 @@ class _Matched:
             values = torch.zeros(len(weights), dtype=torch.float64)
             for overlap in overlaps:
                 right, wrong = (each[own, overlap][seen][order] for each in (self.right, self.wrong))
-                # Neither right nor wrong: its true box is ignored.
+                # A box that matches an ignored true box is neither right nor wrong.
                 some = right | wrong
                 values += _interpolated(right[some], of_image[some], weights, counted) / len(overlaps)
             columns.append(torch.where(counted > 0, values, torch.nan))
         return torch.stack(columns, 1)
 
     def per_image(self, overlaps: Sequence[int]) -> Tensor:
-        """Return AP of each image alone, (N,), the mean over classes and overlaps; NaN without a true box."""
+        """Compute AP of each image alone, (N,), the mean over classes and overlaps; NaN without a true box."""
         right, wrong = (each[:, list(overlaps)].double() for each in (self.right, self.wrong))
-        values = _read_off(right.cumsum(2), wrong.cumsum(2), self.counted[:, None]).mean(1)
+        values = _average_precision(right.cumsum(2), wrong.cumsum(2), self.counted[:, None]).mean(1)
         has = self.counted > 0
         image = self.groups // self.classes
         total, count = torch.zeros(2, self.images, dtype=torch.float64)
@@ -282,15 +282,15 @@ class _Matched:
         return torch.where(count > 0, total / count, torch.nan)
 
 
-def _side_by_side(group: Tensor, groups: int, most: int | None) -> tuple[Tensor, Tensor]:
-    """The rows of each group in the order they come in, at most so many: mask (G, D) and which row stands where."""
+def _pad_groups(group: Tensor, groups: int, most: int | None) -> tuple[Tensor, Tensor]:
+    """Pad the rows of each group, at most `most`, to (G, D); return the mask and the indices of the rows."""
     by_group = torch.argsort(group, stable=True)
     counts = torch.bincount(group, minlength=groups)
     starts = counts.cumsum(0) - counts
     width = int(counts.max()) if len(counts) else 0
-    slots = torch.arange(width if most is None else min(width, most))
-    mask = slots < counts[:, None]
-    return mask, by_group[torch.where(mask, starts[:, None] + slots, 0)] if len(group) else mask.long()
+    columns = torch.arange(width if most is None else min(width, most))
+    mask = columns < counts[:, None]
+    return mask, by_group[torch.where(mask, starts[:, None] + columns, 0)] if len(group) else mask.long()
 
 
 def _match(
@@ -298,24 +298,24 @@ def _match(
     seen: Tensor,
     true: Tensor,
     true_seen: Tensor,
-    aside: Tensor,
+    excluded: Tensor,
     crowd: Tensor,
     areas: tuple[float, float],
 ) -> tuple[Tensor, Tensor]:
-    """Return which predicted boxes (G, D) are right and which wrong, (G, T, D) each; the best score chooses first."""
+    """Match predicted boxes (G, D) in order of score; return masks (G, T, D) of right and of wrong ones."""
     shape = (len(seen), len(_OVERLAPS), seen.shape[1])
     right, wrong = torch.zeros(shape, dtype=torch.bool), torch.zeros(shape, dtype=torch.bool)
     for rows in _blocks(len(seen), len(_OVERLAPS) * max(1, true_seen.shape[1])):
         overlap = _overlaps(predicted[rows], true[rows], crowd[rows]).masked_fill(~true_seen[rows][:, None], -1)
-        # One that lies exactly on a threshold passes it, whatever its last bit says.
+        # An overlap equal to a threshold passes it despite rounding.
         thresholds = _OVERLAPS.clamp_max(1 - 1e-10)[None, :, None]
         taken = torch.zeros(len(overlap), len(_OVERLAPS), true_seen.shape[1], dtype=torch.bool)
         outside = _outside(predicted[rows], areas)
         for box in range(seen.shape[1]):
             here = overlap[:, box][:, None]
             free = (here >= thresholds) & (~taken | crowd[rows][:, None]) & seen[rows][:, box, None, None]
-            chosen, hit = _best(here, free & ~aside[rows][:, None])
-            other, grazed = _best(here, free & aside[rows][:, None])
+            chosen, hit = _best(here, free & ~excluded[rows][:, None])
+            other, grazed = _best(here, free & excluded[rows][:, None])
             grazed &= ~hit
             right[rows, :, box] = hit
             wrong[rows, :, box] = ~hit & ~grazed & (seen[rows][:, box] & ~outside[:, box])[:, None]
@@ -332,7 +332,7 @@ def _blocks(rows: int, cells: int) -> Iterator[slice]:
 
 
 def _best(overlap: Tensor, free: Tensor) -> tuple[Tensor, Tensor]:
-    """Of the free true boxes (G, T, M) the one that overlaps most, the last of equals, and whether there is one."""
+    """Return the free true box (G, T, M) of largest overlap, the last of equals, and whether there is one."""
     if not free.shape[2]:
         return free.new_zeros(free.shape[:2], dtype=torch.int64), free.new_zeros(free.shape[:2])
     last_first = torch.where(free, overlap, -1).flip(2)
@@ -359,19 +359,22 @@ def _area(corners: Tensor) -> Tensor:
 
 
 def _interpolated(right: Tensor, image: Tensor, weights: Tensor, counted: Tensor) -> Tensor:
-    """AP of boxes (n,) by falling score with their images weighted in R ways, (R,)."""
+    """Compute AP of boxes (n,), sorted by score, for R weightings of their images, (R,)."""
     values = []
     for rows in _blocks(len(weights), max(1, len(right))):
         drawn = weights[rows][:, image]
         hits = (drawn * right).cumsum(1)
         # Precision is highest right after a match, so only those positions are evaluated.
         hits, seen = hits[:, right], drawn.cumsum(1)[:, right]
-        values.append(_read_off(hits, seen - hits, counted[rows]))
+        values.append(_average_precision(hits, seen - hits, counted[rows]))
     return torch.cat(values)
 
 
-def _read_off(hits: Tensor, misses: Tensor, counted: Tensor) -> Tensor:
-    """Mean over 101 recalls of the best precision at that recall or more; counts so far (..., n) to (...)."""
+def _average_precision(hits: Tensor, misses: Tensor, counted: Tensor) -> Tensor:
+    """Compute the mean over 101 recalls of the best precision at that recall or more; (..., n) to (...).
+
+    `hits` and `misses` are cumulative.
+    """
     recall = hits / counted.clamp_min(torch.finfo(torch.float64).tiny)[..., None]
     precision = hits / (hits + misses).clamp_min(torch.finfo(torch.float64).tiny)
     if not precision.shape[-1]:

@@ -1,13 +1,13 @@
-"""Graded labels for metrics of both kinds: those of grades take them as they are, the others see what is relevant."""
+"""Evaluation of graded labels by metrics of grades and of binary labels together."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from rankwise.checks import check_tensor
-from rankwise.gains import Gain
 from rankwise.metrics._evaluate import Evaluation, evaluate
 from rankwise.metrics.names import create_metric
+from rankwise.surrogates import Gain
 
 __all__ = ["evaluate_grades"]
 
@@ -21,7 +21,7 @@ def evaluate_grades(
     gain: Gain = "exp2",
     bootstrap: int = 1000,
 ) -> Evaluation:
-    """`evaluate` of graded labels: an item of a grade above 0 is relevant for metrics of binary labels.
+    """Evaluate scores by graded labels; for metrics of binary labels, items of a grade above 0 are relevant.
 
     Args:
         scores, grades, query_ids: see `evaluate`.

@@ -1,4 +1,4 @@
-"""A metric with its options fixed, and the one way from a caller's arguments to values per list."""
+"""Metrics with fixed options, and their computation from arguments to values per list."""
 
 from __future__ import annotations
 
@@ -10,22 +10,29 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from rankwise.checks import check_choice, check_k, check_labels, check_tensor, has_single_items, refuse_single_items
-from rankwise.gains import Gain, describe_gain
+from rankwise.checks import (
+    check_choice,
+    check_k,
+    check_labels,
+    check_tensor,
+    has_single_items,
+    refuse_single_items,
+    with_float64,
+)
 from rankwise.lists import EMPTY_POLICIES, Lists, PackedLists, pack, reduce_lists
-from rankwise.modes import with_float64
 from rankwise.ranks import TIE_POLICIES, RankedLists, rank
 from rankwise.registry import MetricRecord
+from rankwise.surrogates import Gain, describe_gain
 
 __all__ = ["Metric", "check_lists", "measure", "measure_lists", "summarise"]
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric with everything fixed that its value depends on; made by `create_metric`.
+    """Metric with all its options fixed; created by `create_metric`.
 
     Attributes:
-        name: what it is called in results, as asked for ("ndcg@10").
+        name: its name in results ("ndcg@10").
         record: the entry of the registry.
         k: cutoff, or None for the whole list.
         ties: "average", "pessimistic" or "stable".
@@ -44,7 +51,7 @@ class Metric:
 
     @property
     def gain(self) -> Gain | None:
-        """The gain, or None for a metric of binary labels."""
+        """Return the gain, or None for a metric of binary labels."""
         return cast("Gain | None", dict(self.options).get("gain"))
 
     @property
@@ -61,12 +68,12 @@ class Metric:
             "pessimistic": "the less relevant first",
             "stable": "in the order of the input",
         }[self.ties]
-        fate = {"skip": "left out", "zero": "count as 0", "one": "count as 1", "error": "are refused"}[empty]
+        treatment = {"skip": "left out", "zero": "count as 0", "one": "count as 1", "error": "are refused"}[empty]
         text = self.record.definition.format(k=size, **options)
-        return f"{text}; k: {size}; ties: {ties}; {self.record.undefined}: {fate}"
+        return f"{text}; k: {size}; ties: {ties}; {self.record.undefined}: {treatment}"
 
     def per_list(self, ranked: RankedLists) -> Tensor:
-        """One value per ranked list, (Q,) float64, NaN where the metric is undefined."""
+        """Compute one value per ranked list, (Q,) float64, NaN where the metric is undefined."""
         cutoff = {"k": self.k} if self.record.takes_k else {}
         return cast(Tensor, self.record.per_list(ranked, **cutoff, **dict(self.options)))
 
@@ -81,7 +88,7 @@ def measure(
     empty: str = "skip",
     reduction: str = "mean",
 ) -> Tensor:
-    """Return the metric of what a caller passes: a scalar, or one value per list for `reduction="none"`."""
+    """Check the arguments and compute the metric: a scalar, or one value per list for `reduction="none"`."""
     check_choice("empty", empty, EMPTY_POLICIES)
     check_choice("reduction", reduction, ("mean", "sum", "none"))
     scores = check_lists(scores, mask)
@@ -99,16 +106,16 @@ def check_lists(scores: object, mask: object, lists: str = "rows") -> Tensor:
 
 
 def measure_lists(packed: PackedLists, metrics: Sequence[Metric]) -> tuple[dict[str, Tensor], Tensor]:
-    """Return per-list values of several metrics, (size,) float64 each by name, and which lists have ties, (size,).
+    """Compute the values of several metrics, (size,) float64 each by name, and the mask (size,) of lists with ties.
 
-    A block is sorted once for all metrics of one tie policy, and once for all policies where nothing is tied.
+    A block is sorted once for all metrics of one tie policy, and once for all policies if it has no ties.
     """
     parts: dict[str, list[Tensor]] = {metric.name: [] for metric in metrics}
     tied: list[Tensor] = []
     for block in packed.blocks:
         _check(block, metrics)
         ranked = {"average": rank(block)}
-        for metric in sorted(metrics, key=_depth, reverse=True):  # the first finds what the others need
+        for metric in sorted(metrics, key=_depth, reverse=True):  # later ones reuse results of the first
             policy = metric.ties
             # An item of weight 2 counts as two tied items.
             if policy != "average" and block.weights is None and not bool(ranked["average"].has_ties.any()):

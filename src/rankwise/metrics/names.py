@@ -1,16 +1,16 @@
-"""Metrics by name: "ndcg@10" is NDCG of the first ten positions."""
+"""Registry of metrics by name: "ndcg@10" is NDCG of the first ten positions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from rankwise.gains import Gain, gain_function
 from rankwise.metrics._ndcg import NDCG
 from rankwise.metrics.areas import AP, AUROC, PAP, PAUROC, check_fpr_range
 from rankwise.metrics.metric import Metric
 from rankwise.metrics.top_k import HIT, MAP_AT_R, PRECISION, R_PRECISION, RECALL, RR
 from rankwise.registry import MetricRecord, Registry
+from rankwise.surrogates import Gain, gain_function
 
 __all__ = ["METRICS", "create_metric", "create_metrics"]
 
@@ -27,14 +27,14 @@ def create_metric(
     fpr_range: tuple[float, float] | None = None,
     label: str | None = None,
 ) -> Metric:
-    """A metric by name, with its options.
+    """Create a metric by name, with its options.
 
     Args:
-        name: a name or alias of the registry, with "@k" for a cutoff where the metric takes one.
+        name: a registered name or alias, with "@k" for a cutoff if the metric takes one.
         gain: "exp2" (default), "linear" or a function; for metrics of grades.
         ties: "average", "pessimistic" or "stable"; None is the metric's own default.
-        fpr_range: false positive rates, for "pauroc"; (0, 0.1) unless told.
-        label: what to call it in results, if not `name`.
+        fpr_range: false positive rates, for "pauroc"; (0, 0.1) by default.
+        label: its name in results, if not `name`.
 
     Example:
         >>> metric = create_metric("ndcg@10", gain="linear")
@@ -61,7 +61,7 @@ def create_metric(
 def create_metrics(
     metrics: str | Metric | Iterable[str | Metric], *, gain: Gain = "exp2", ties: str | None = None
 ) -> list[Metric]:
-    """Several metrics; `gain` and `ties` go to those given by name."""
+    """Create several metrics; `gain` and `ties` apply to those given by name."""
     wanted = [metrics] if isinstance(metrics, str | Metric) else list(metrics)
     made = [metric if isinstance(metric, Metric) else _with_gain(metric, gain, ties) for metric in wanted]
     names = [metric.name for metric in made]

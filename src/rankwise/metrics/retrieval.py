@@ -1,4 +1,4 @@
-"""Retrieval: every item asks for the others of its class, all against all, block by block and exact."""
+"""Exact retrieval metrics: every item is a query for the others of its class, computed block by block."""
 
 from __future__ import annotations
 
@@ -10,25 +10,24 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from rankwise.checks import check_choice, check_finite, check_ids, check_same_shape, check_tensor
+from rankwise.checks import check_choice, check_finite, check_ids, check_same_shape, check_tensor, with_float64
 from rankwise.deprecation import renamed_argument
 from rankwise.lists import EMPTY_POLICIES
 from rankwise.metrics._evaluate import Evaluation, collect
 from rankwise.metrics.metric import Metric
 from rankwise.metrics.names import create_metrics
 from rankwise.metrics.top_k import HIT, RECALL
-from rankwise.modes import with_float64
-from rankwise.positives import Positives, locate
+from rankwise.ranks import Positives, locate
 from rankwise.sorting import sort_values
 
 __all__ = ["evaluate_retrieval"]
 
-# Similarities held at a time, in numbers. Beyond 32 MiB the memory of a block is fetched anew at every call.
+# Similarities per block. Beyond 32 MiB the allocator returns the memory of a block to the system after each call.
 _BLOCK = 8_000_000
-# Of many blocks each may be twice as large: after a product the threads of torch wait for more work for some
-# milliseconds, in the way of those that sort, and that happens once a block.
+# If there are many blocks, each may be twice as large: after each matrix product the threads of torch spin for some
+# milliseconds and slow down the sort.
 _MANY_BLOCKS = 6
-# Products of numbers of up to 2 to this power, or its inverse, have all their digits, in float32 too.
+# Products of numbers between 2^-20 and 2^20 in size neither overflow nor underflow, in float32 too.
 _SAFE_EXPONENT = 20
 # The retrieval literature calls the hit rate recall.
 _RECALL = replace(HIT, definition=f"hit rate (recall@k in the retrieval literature): {HIT.definition}")
@@ -54,21 +53,21 @@ def evaluate_retrieval(
     """Rank references (the gallery) for every query embedding; an item of the query's class is relevant.
 
     Without references every item is a query against all the others. The arguments are named as in `EmbeddingLoss`.
-    Nothing is cut off: only values are sorted, and the relevant items are searched among them. Ties are averaged (mAP:
-    one threshold). `recall@k` is the name of the hit rate `hit@k` in the retrieval literature: 1 if any relevant item
-    is among the first k. It is not the share of the relevant items.
+    Rankings are complete: only similarities are sorted, and relevant items are located in them by binary search. Ties
+    are averaged (mAP: one threshold). `recall@k` is the name of the hit rate `hit@k` in the retrieval literature: 1 if
+    any relevant item is among the first k. It is not the share of the relevant items.
 
     Args:
         embeddings: (N, d) queries.
         labels: (N,) integer class of each query.
-        metrics: names such as "map", "map@r", "recall@1", "precision@5", "mrr", "r-precision", or metrics made by
+        metrics: names such as "map", "map@r", "recall@1", "precision@5", "mrr", "r-precision", or metrics from
             `create_metric`; all of binary labels.
         reference_embeddings: (M, d) items to rank; None ranks the other queries.
         reference_labels: (M,) integer classes of the references.
         similarity: "cosine", "dot" or "euclidean" (minus the distance).
-        block_size: queries ranked at a time; None keeps a block of similarities at about 32 MiB.
-        empty: what a query without a relevant item counts as: "skip", "zero", "one" or "error".
-        confidence, bootstrap, seed: of the intervals over queries, as in `evaluate`.
+        block_size: queries per block; None gives blocks of similarities of about 32 MiB.
+        empty: treatment of a query without a relevant item: "skip", "zero", "one" or "error".
+        confidence, bootstrap, seed: options of the intervals over queries, as in `evaluate`.
 
     Returns:
         An `Evaluation`, one value per query; `tied` is the share of queries with a relevant item that is tied.
@@ -84,7 +83,7 @@ def evaluate_retrieval(
     if block_size is not None and (isinstance(block_size, bool) or not isinstance(block_size, int) or block_size < 1):
         raise ValueError(f"block_size: expected a whole number of at least 1 or None, got {block_size!r}")
     queries, gallery = _check_both(embeddings, labels, reference_embeddings, reference_labels)
-    rows = block_size or _rows_at_once(len(queries.classes), len(gallery.classes))
+    rows = block_size or _rows_per_block(len(queries.classes), len(gallery.classes))
     parts: dict[str, list[Tensor]] = {metric.name: [] for metric in made}
     tied = []
     for located in _located(queries, gallery, similarity, rows, {metric.ties for metric in made}):
@@ -103,7 +102,7 @@ class _Items:
 
 @dataclass(frozen=True)
 class _BinaryLists:
-    """The part of `RankedLists` that metrics of binary labels read."""
+    """Subset of `RankedLists` that metrics of binary labels read."""
 
     positives: Positives
     ties: str
@@ -142,7 +141,7 @@ def _check(name: str, points: object, label_name: str, labels: object) -> _Items
     return _Items(tensor if tensor.dtype == torch.float64 else tensor.float(), classes)
 
 
-def _rows_at_once(queries: int, gallery: int) -> int:
+def _rows_per_block(queries: int, gallery: int) -> int:
     numbers = min(max(_BLOCK, queries * gallery // _MANY_BLOCKS), 2 * _BLOCK)
     return max(16, numbers // max(1, gallery))
 
@@ -157,7 +156,7 @@ def _located(
     without_self = queries is gallery
     size = len(classes) - int(without_self)
     keys_of = _key_function(queries.points, gallery.points, similarity)
-    # One block of memory for all: fresh pages for each would cost a tenth of the time.
+    # One buffer for all blocks: allocating each anew would take a tenth of the time.
     space = gallery.points.new_empty(min(rows, len(queries.classes)), len(classes))
     for first in range(0, len(queries.classes), rows):
         keys = keys_of(slice(first, first + rows), space[: len(queries.classes) - first])
@@ -176,7 +175,7 @@ def _located(
 
 
 def _key_function(queries: Tensor, gallery: Tensor, similarity: str) -> Callable[[slice, Tensor], Tensor]:
-    """Return a function that writes sort keys (rows, M) of some queries into a buffer; a key falls with similarity."""
+    """Return a function that writes sort keys (rows, M) of some queries into a buffer, most similar items first."""
     if similarity == "cosine":
         queries, gallery = (
             normalize(_rescale(points, points.abs().amax(1, keepdim=True))) for points in (queries, gallery)
@@ -185,7 +184,7 @@ def _key_function(queries: Tensor, gallery: Tensor, similarity: str) -> Callable
         largest = torch.maximum(queries.abs().max(), gallery.abs().max())
         queries, gallery = _rescale(queries, largest), _rescale(gallery, largest)
     if similarity == "euclidean":
-        # |g|^2 - 2 q.g orders like |q - g|^2; around the middle of the gallery it loses the fewest digits.
+        # |g|^2 - 2 q.g orders like |q - g|^2. Centred on the mean of the gallery it has the least cancellation.
         middle = gallery.mean(0)
         queries, gallery = queries - middle, gallery - middle
         length = gallery.square().sum(1)
@@ -195,21 +194,21 @@ def _key_function(queries: Tensor, gallery: Tensor, similarity: str) -> Callable
 
 
 def _rescale(points: Tensor, largest: Tensor) -> Tensor:
-    """Return the points in units of a power of 2 near `largest`, where their products would leave the range.
+    """Divide the points by a power of 2 near `largest` if their products would overflow or underflow.
 
-    No digit changes; neither does any order, as a factor for all points changes no order of distances or products, and
-    one for each changes no cosine.
+    This is exact, and changes no ranking: a common factor of all points keeps the order of distances and products, and
+    a factor of each point keeps cosines.
     """
     exponent = torch.frexp(largest).exponent
     if bool((exponent.abs() <= _SAFE_EXPONENT).all()):
         return points
     most = int(math.log2(torch.finfo(points.dtype).max)) - 1
-    # As a float: older versions of torch compute the power of 2 of an integer in float32.
+    # The exponent is a float, because older versions of torch compute 2 to an integer power in float32.
     return torch.ldexp(points, -exponent.clamp(-most, most).to(points.dtype))
 
 
 def _present(own: Tensor) -> tuple[Tensor, Tensor]:
-    """Without the columns in which nobody has a relevant item; and where there is one."""
+    """Drop the columns that are padding in every row, and return the mask of relevant items."""
     valid = own < float("inf")
     width = int(valid.any(0).sum())
     return own[:, :width].contiguous(), valid[:, :width]

@@ -1,4 +1,4 @@
-"""The first items of a list: precision, recall, hit rate, reciprocal rank, R-precision and MAP@R."""
+"""Metrics of the first items of a list: precision, recall, hit rate, reciprocal rank, R-precision and MAP@R."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from rankwise.metrics.metric import Metric, measure
-from rankwise.positives import Positives
-from rankwise.ranks import RankedLists
+from rankwise.ranks import Positives, RankedLists
 from rankwise.registry import MetricRecord
 
 __all__ = [
@@ -36,7 +35,7 @@ def precision(
     empty: str = "skip",
     reduction: str = "mean",
 ) -> Tensor:
-    """Return precision@k: the share of relevant items among the first k.
+    """Compute precision@k: the share of relevant items among the first k.
 
     `precision@k = (relevant items among the first k) / k`, also for a list of fewer than k items.
 
@@ -45,7 +44,7 @@ def precision(
         weights: the shape of `scores`, item weights of 0 or more; an item of weight w takes w positions.
         ties: "average" is the mean over the orders of tied items; "pessimistic" puts the irrelevant of them first;
             "stable" keeps the order of the input.
-        empty: what a list without an item counts as: "skip", "zero", "one" or "error".
+        empty: treatment of a list without an item: "skip", "zero", "one" or "error".
         scores, labels, query_ids, mask, reduction: see `average_precision`.
 
     Example:
@@ -68,7 +67,7 @@ def recall(
     empty: str = "skip",
     reduction: str = "mean",
 ) -> Tensor:
-    """Return recall@k: the share of the relevant items that stand among the first k.
+    """Compute recall@k: the share of the relevant items that are among the first k.
 
     `recall@k = (relevant items among the first k) / n+`.
 
@@ -77,7 +76,7 @@ def recall(
         weights: the shape of `scores`, item weights of 0 or more; an item of weight w takes w positions.
         ties: "average" is the mean over the orders of tied items; "pessimistic" puts the irrelevant of them first;
             "stable" keeps the order of the input.
-        empty: what a list without a relevant item counts as: "skip", "zero", "one" or "error".
+        empty: treatment of a list without a relevant item: "skip", "zero", "one" or "error".
         scores, labels, query_ids, mask, reduction: see `average_precision`.
 
     Example:
@@ -105,7 +104,7 @@ def _r_precision(ranked: RankedLists) -> Tensor:
 
 
 def _hits(positives: Positives, cutoff: Tensor) -> Tensor:
-    """Relevant items expected among the first `cutoff` (Q,) positions; a group across the cutoff counts in part."""
+    """Compute the expected number of relevant items in the first `cutoff` (Q,) positions over orders of ties."""
     inside = (cutoff[:, None] - positives.begin) / (positives.end - positives.begin)
     return (positives.weights * inside.clamp(0, 1)).sum(1)
 
@@ -122,7 +121,7 @@ PRECISION = MetricRecord(
 
 RECALL = MetricRecord(
     name="recall",
-    summary="share of the relevant items that stand among the first k",
+    summary="share of the relevant items that are among the first k",
     per_list=_recall,
     takes_k=True,
     definition="relevant items among the first {k}, divided by all relevant items",
@@ -149,7 +148,7 @@ def hit_rate(
     empty: str = "skip",
     reduction: str = "mean",
 ) -> Tensor:
-    """Return the hit rate@k: 1 if a relevant item is among the first k, else 0.
+    """Compute the hit rate@k: 1 if a relevant item is among the first k, else 0.
 
     `hit@k = 1[rank of the first relevant item <= k]`; with ties its probability over their orders (hypergeometric).
 
@@ -158,7 +157,7 @@ def hit_rate(
         weights: the shape of `scores`, item weights of 0 or 1.
         ties: "average" is the mean over the orders of tied items; "pessimistic" puts the irrelevant of them first;
             "stable" keeps the order of the input.
-        empty: what a list without a relevant item counts as: "skip", "zero", "one" or "error".
+        empty: treatment of a list without a relevant item: "skip", "zero", "one" or "error".
         scores, labels, query_ids, mask, reduction: see `average_precision`.
 
     Example:
@@ -181,7 +180,7 @@ def reciprocal_rank(
     empty: str = "skip",
     reduction: str = "mean",
 ) -> Tensor:
-    """Return the reciprocal rank@k: 1 over the rank of the first relevant item (mean over lists: MRR).
+    """Compute the reciprocal rank@k: 1 over the rank of the first relevant item (mean over lists: MRR).
 
     `rr@k = 1[r <= k] / r`, r the rank of the first relevant item; with ties the mean over their orders.
 
@@ -190,7 +189,7 @@ def reciprocal_rank(
         weights: the shape of `scores`, item weights of 0 or 1.
         ties: "average" is the mean over the orders of tied items; "pessimistic" puts the irrelevant of them first;
             "stable" keeps the order of the input.
-        empty: what a list without a relevant item counts as: "skip", "zero", "one" or "error".
+        empty: treatment of a list without a relevant item: "skip", "zero", "one" or "error".
         scores, labels, query_ids, mask, reduction: see `average_precision`.
 
     Example:
@@ -212,7 +211,7 @@ def _rr(ranked: RankedLists, *, k: int | None) -> Tensor:
 
 
 def _first_relevant(positives: Positives, k: int | None) -> tuple[Tensor, Tensor]:
-    """Return the probability (Q, M) that the first relevant item has each possible rank up to k, and those ranks.
+    """Compute the probabilities (Q, M) of the ranks up to k of the first relevant item; return them and the ranks.
 
     Only the best tie group with r relevant among its m items matters. Its first j items are all irrelevant with
     probability prod_{i<j} (m - r - i) / (m - i), and then the next is relevant with probability r / (m - j).
@@ -232,7 +231,7 @@ def _first_relevant(positives: Positives, k: int | None) -> tuple[Tensor, Tensor
 
 
 def _map_at_r(ranked: RankedLists) -> Tensor:
-    """Expectation over tie orders of 1/R sum_{r<=R} 1[item r relevant] precision@r.
+    """Compute the expectation over tie orders of 1/R sum_{r<=R} 1[item r relevant] precision@r.
 
     In a group of m items, h of them relevant, after t relevant items, the j-th item (j = 1, 2, ...) is relevant
     with probability h/m, and then each of the j - 1 before it with probability (h - 1)/(m - 1). The sum of
@@ -250,7 +249,7 @@ def _map_at_r(ranked: RankedLists) -> Tensor:
     spread = (positives.hits_begin + 1 - density * (positives.begin + 1)) * (
         harmonic[last.long()] - harmonic[first.long()]
     )
-    # Each of the h relevant items of the group stands here with its own 1/m of the group's sum.
+    # Each of the h relevant items of the group has 1/m of the group's sum.
     values = (spread + density * (last - first)) / size
     return _defined(positives, (positives.weights * values).sum(1) / positives.count)
 
@@ -261,7 +260,7 @@ def _defined(positives: Positives, values: Tensor) -> Tensor:
 
 HIT = MetricRecord(
     name="hit",
-    summary="whether any relevant item stands among the first k",
+    summary="whether any relevant item is among the first k",
     per_list=_hit,
     takes_k=True,
     takes_item_weights=False,

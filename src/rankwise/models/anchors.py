@@ -100,15 +100,16 @@ def assign_anchors(
 ) -> Assigned:
     """Assign anchors to objects by ATSS.
 
-    Of each level the `candidates` anchors whose centres lie nearest to the centre of an object may be for it. Those are
-    whose overlap (intersection over union) reaches the mean of the candidates' overlaps plus their standard deviation
-    and whose centre lies in the object. An anchor that fits several objects takes the one it overlaps most.
+    On each level, the `candidates` anchors with centres nearest to the centre of an object are its candidates. An
+    object gets those whose overlap (intersection over union) is at least the mean of the candidates' overlaps plus
+    their standard deviation, and whose centre lies in the object. An anchor that fits several objects is assigned to
+    the one it overlaps most.
 
     Args:
-        anchors: A of them.
-        corners: (B, M, 4) the objects of B images; mask: (B, M) False where there is none.
-        ignored: (B, M) objects that are not to be found; anchors with half of their area on one do not count.
-        candidates: per level and object.
+        anchors: the A anchors of an image.
+        corners: (B, M, 4) the objects of B images; mask: (B, M) False in the padding.
+        ignored: (B, M) objects to ignore; anchors with half of their area on one do not count.
+        candidates: number of candidates per level and object.
 
     Example:
         >>> from rankwise.models.anchors import make_anchors

@@ -22,7 +22,7 @@ class InChunks(nn.Module):
     A ranking loss must see all scores of a batch at once, but the model need not: its activations are kept for
     `rows` rows only and computed again, chunk by chunk, in the backward pass (random layers such as dropout draw
     the same numbers again). Costs exactly one more forward pass; values and gradients are those of the whole batch up
-    to rounding. Layers that mix rows (batch normalisation) see chunks instead of the batch, and take note of their
+    to rounding. Layers that mix rows (batch normalisation) see chunks instead of the batch, and update their
     running statistics in both passes.
 
     Its parameters are those of the model: an optimiser made for the model trains it.

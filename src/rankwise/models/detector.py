@@ -14,6 +14,7 @@ from rankwise.models.resnet import MEAN, SPREAD, load_weights, torchvision_for
 __all__ = ["BACKBONES", "Detector", "Found", "load_pyramid", "make_pyramid", "normalised", "strides_of"]
 
 BACKBONES = ("conv", "resnet18", "resnet50")
+STRIDES = (8, 16, 32, 64, 128)
 STAGES = {"resnet18": (128, 256, 512), "resnet50": (512, 1024, 2048)}
 
 
@@ -53,25 +54,35 @@ class Detector(nn.Module):
         raise NotImplementedError
 
 
-def strides_of(backbone: str) -> tuple[int, ...]:
-    """Return the pixels from cell to cell on each level."""
-    return (8, 16, 32) if check_choice("backbone", backbone, BACKBONES) == "conv" else (8, 16, 32, 64, 128)
+def strides_of(backbone: str, levels: int | None = None) -> tuple[int, ...]:
+    """Return the pixels from cell to cell on each level; of a ResNet there are five, or the first three or four."""
+    if check_choice("backbone", backbone, BACKBONES) == "conv":
+        if levels not in (None, 3):
+            raise ValueError(f"levels: expected 3 for conv, got {levels!r}")
+        return STRIDES[:3]
+    if levels not in (None, 3, 4, 5):
+        raise ValueError(f"levels: expected 3, 4 or 5 for a ResNet, got {levels!r}")
+    return STRIDES[:levels]
 
 
-def make_pyramid(backbone: str, channels: int, *, frozen_batch_norm: bool = False) -> nn.Module:
+def make_pyramid(
+    backbone: str, channels: int, *, levels: int | None = None, frozen_batch_norm: bool = False
+) -> nn.Module:
     """Return a network from normalised images (B, 3, H, W) to a dict of maps (B, channels, h, w), the finest first.
 
     Args:
         backbone: "conv" (small: three levels, for small images and a CPU), "resnet18" or "resnet50" (five levels).
         channels: of every map, a multiple of 8.
+        levels: of a ResNet 3, 4 or 5, the default: its own three and none, one (by pooling) or two (by convolutions)
+            beyond.
         frozen_batch_norm: keep statistics and scales of batch normalisation as the weights that are loaded have them.
     """
-    check_choice("backbone", backbone, BACKBONES)
+    count = len(strides_of(backbone, levels))
     if check_count("channels", channels) % 8:
         raise ValueError(f"channels: expected a multiple of 8, got {channels}")
     if backbone == "conv" and frozen_batch_norm:
         raise ValueError("backbone: expected a ResNet with frozen_batch_norm, got conv")
-    return _ConvPyramid(channels) if backbone == "conv" else _resnet(backbone, channels, frozen_batch_norm)
+    return _ConvPyramid(channels) if backbone == "conv" else _resnet(backbone, channels, count, frozen_batch_norm)
 
 
 def load_pyramid(pyramid: nn.Module, backbone: str, weights: str | Path) -> None:
@@ -129,16 +140,17 @@ class _Stage(nn.Module):
         return torch.relu(smaller + self.refine(smaller))
 
 
-def _resnet(name: str, channels: int, frozen_batch_norm: bool) -> nn.Module:
+def _resnet(name: str, channels: int, count: int, frozen_batch_norm: bool) -> nn.Module:
     from torchvision.models.detection.backbone_utils import BackboneWithFPN
-    from torchvision.ops.feature_pyramid_network import LastLevelP6P7
+    from torchvision.ops.feature_pyramid_network import LastLevelMaxPool, LastLevelP6P7
 
     torchvision = torchvision_for("a detector")
     norm = torchvision.ops.FrozenBatchNorm2d if frozen_batch_norm else nn.BatchNorm2d
     body = getattr(torchvision.models, name)(norm_layer=norm)
     body.fc = nn.Identity()
     levels = {"layer2": "0", "layer3": "1", "layer4": "2"}
-    pyramid: nn.Module = BackboneWithFPN(
-        body, levels, list(STAGES[name]), channels, extra_blocks=LastLevelP6P7(channels, channels)
-    )
+    pyramid: nn.Module = BackboneWithFPN(body, levels, list(STAGES[name]), channels)
+    # Given None, torchvision adds a level of its own.
+    beyond = {3: None, 4: LastLevelMaxPool(), 5: LastLevelP6P7(channels, channels)}
+    pyramid.fpn.extra_blocks = beyond[count]  # type: ignore[union-attr]
     return pyramid

@@ -34,12 +34,14 @@ class Sampled(NamedTuple):
         logits: (N, C) of the sampled proposals of all images; labels: (N,) the class of the object each lies on, -1 for
             the background.
         box_loss: how far their boxes are off, a scalar; proposal_loss: that of the first stage, a scalar.
+        proposals: their regions, (n, 4) for each image.
     """
 
     logits: Tensor
     labels: Tensor
     box_loss: Tensor
     proposal_loss: Tensor
+    proposals: list[Tensor]
 
 
 class FasterRCNNDetector(Detector):
@@ -52,7 +54,7 @@ class FasterRCNNDetector(Detector):
     would mean nothing.
 
     Args:
-        classes, size, backbone, channels, weights, frozen_batch_norm: see `RetinaNetDetector`.
+        classes, size, backbone, channels, levels, weights, frozen_batch_norm: see `RetinaNetDetector`.
         scale, per_cell, ratios: of the anchors of the first stage, see `make_anchors`.
         prior: what all scores of the second stage begin at, as a probability: the logit of it.
         sampled: proposals of an image that the second stage learns from, drawn at random, at most a quarter of them on
@@ -74,6 +76,7 @@ class FasterRCNNDetector(Detector):
         *,
         backbone: str = "conv",
         channels: int = 64,
+        levels: int | None = None,
         scale: float = 8.0,
         per_cell: int = 1,
         ratios: Sequence[float] = (1.0,),
@@ -83,7 +86,8 @@ class FasterRCNNDetector(Detector):
         sampled: int = 512,
     ) -> None:
         torchvision_for("Faster R-CNN")
-        super().__init__(backbone, make_pyramid(backbone, channels, frozen_batch_norm=frozen_batch_norm), weights)
+        pyramid = make_pyramid(backbone, channels, levels=levels, frozen_batch_norm=frozen_batch_norm)
+        super().__init__(backbone, pyramid, weights)
         from torchvision.models.detection.faster_rcnn import FastRCNNPredictor, TwoMLPHead
         from torchvision.models.detection.roi_heads import RoIHeads
         from torchvision.models.detection.rpn import RPNHead
@@ -93,7 +97,7 @@ class FasterRCNNDetector(Detector):
 
         self.classes, self.size = check_count("classes", classes), size
         check_share("prior", prior)
-        grid = make_anchors(size, strides_of(backbone), scale=scale, per_cell=per_cell, ratios=ratios)
+        grid = make_anchors(size, strides_of(backbone, levels), scale=scale, per_cell=per_cell, ratios=ratios)
         self.first = ProposalNetwork(grid.corners, RPNHead(channels, per_cell * len(ratios)), most=MOST)
         width = 4 * channels
         predictor = FastRCNNPredictor(width, classes)
@@ -136,7 +140,11 @@ class FasterRCNNDetector(Detector):
         own = deltas[on_object, known[on_object]]
         # The mean over all proposals, with and without an object.
         off = smooth_l1_loss(own, torch.cat(goals)[on_object], beta=1 / 9, reduction="sum") / max(1, len(known))
-        return Sampled(logits, known, off, sum(losses.values(), logits.new_zeros(())))
+        return Sampled(logits, known, off, sum(losses.values(), logits.new_zeros(())), proposals)
+
+    def score_proposals(self, images: Tensor, proposals: list[Tensor]) -> Tensor:
+        """Return the logits (N, C) of given proposals, (n, 4) for each of the images (B, 3, H, W)."""
+        return self._look(self.backbone(normalised(images)), proposals)[0]
 
     def find(self, images: Tensor) -> list[Found]:
         """Return scores and boxes of every proposal in images (B, 3, H, W), in evaluation mode."""

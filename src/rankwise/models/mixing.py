@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import binary_cross_entropy_with_logits, softplus
+from torch.nn.functional import softplus
 
 __all__ = ["Mix", "fit_mix", "fit_sigmoid"]
 
@@ -44,21 +45,13 @@ def fit_sigmoid(scores: Tensor, labels: Tensor, weights: Tensor | None = None) -
     unit = (scores - centre) / spread
     positives, negatives = weights[positive].sum(), weights[~positive].sum()
     targets = torch.where(positive, (positives + 1) / (positives + 2), 1 / (negatives + 2))
-    at = torch.stack([torch.zeros_like(positives), ((positives + 1) / (negatives + 1)).log()]).requires_grad_()
-    optimiser = torch.optim.LBFGS([at], max_iter=100, line_search_fn="strong_wolfe", tolerance_grad=1e-9)
-
-    def log_loss() -> Tensor:
-        optimiser.zero_grad()
-        # An unbounded slope would mean certainty, which no sample can give.
-        logits = at[0].clamp(-7, 7).exp() * unit + at[1]
-        value = (share * binary_cross_entropy_with_logits(logits, targets, reduction="none")).sum()
-        value.backward()
-        return value
-
-    with torch.enable_grad():
-        optimiser.step(log_loss)
-    slope = float(at[0].detach().clamp(-7, 7).exp() / spread)
-    return slope, float(at[1].detach()) - slope * float(centre)
+    inputs = torch.stack([unit, torch.ones_like(unit)])
+    # An unbounded slope would mean certainty, which no sample can give. Newton steps begin where no sigmoid is flat.
+    flattest, steepest = math.exp(-7), math.exp(7)
+    start = torch.stack([torch.full_like(positives, flattest), ((positives + 1) / (negatives + 1)).log()])
+    slope, intercept = _fit_logits(inputs, targets, share, start, bounds=(flattest, steepest))
+    slope = float(slope / spread)
+    return slope, float(intercept) - slope * float(centre)
 
 
 class Mix(NamedTuple):
@@ -108,33 +101,52 @@ def fit_mix(scores: Tensor, labels: Tensor, weights: Tensor | None = None, *, se
 
 
 def _fit_weights(logits: Tensor, labels: Tensor, weights: Tensor, prior: Tensor) -> tuple[Tensor, float]:
-    """Minimise the log loss plus the pull over weights (K,) >= 0 and a constant, by projected Newton steps."""
+    """Minimise the log loss plus the pull to the prior over weights (K,) of at least 0 and a constant."""
     inputs = torch.cat([logits, torch.ones_like(logits[:1])])
-    pull = torch.cat([torch.full_like(prior, 2 * _PULL), torch.zeros(1, dtype=prior.dtype)])
-    target = torch.cat([prior, torch.zeros(1, dtype=prior.dtype)])
-    bounded = pull > 0
+    start = torch.cat([prior, torch.zeros_like(prior[:1])])
+    at = _fit_logits(inputs, labels, weights, start, bounds=(0.0, math.inf), pull=2 * _PULL)
+    return at[:-1], float(at[-1])
+
+
+def _fit_logits(
+    inputs: Tensor,
+    targets: Tensor,
+    weights: Tensor,
+    start: Tensor,
+    *,
+    bounds: tuple[float, float],
+    pull: float = 0.0,
+) -> Tensor:
+    """Minimise the log loss of logits `at @ inputs` over `at` (K,) by projected Newton steps from `start`.
+
+    All entries but the last, the constant, stay within the bounds and are pulled to the start: the loss includes
+    pull / 2 times their squared distance from it.
+    """
+    pulls = torch.full_like(start, pull)
+    pulls[-1] = 0
+    lowest, highest = (torch.full_like(start, bound) for bound in bounds)
+    lowest[-1], highest[-1] = -math.inf, math.inf
 
     def loss(at: Tensor) -> Tensor:
         mixed = at @ inputs
-        return (weights * (softplus(mixed) - labels * mixed)).sum() + (pull * (at - target).square()).sum() / 2
+        return (weights * (softplus(mixed) - targets * mixed)).sum() + (pulls * (at - start).square()).sum() / 2
 
-    at, value = target.clone(), loss(target)
+    at, value = start, loss(start)
     for _ in range(_NEWTON_STEPS):
         chance = torch.sigmoid(at @ inputs)
-        gradient = inputs @ (weights * (chance - labels)) + pull * (at - target)
-        # Weights that are 0 and would fall stay.
-        free = ~(bounded & (at <= 0) & (gradient > 0))
+        gradient = inputs @ (weights * (chance - targets)) + pulls * (at - start)
+        # An entry at a bound that would cross it stays.
+        free = ~((at <= lowest) & (gradient > 0) | (at >= highest) & (gradient < 0))
         if gradient[free].abs().max() < 1e-9 * max(1.0, float(weights.sum())):
             break
         curved = inputs[free]
-        hessian = (curved * (weights * chance * (1 - chance))) @ curved.T + pull[free].diag()
+        hessian = (curved * (weights * chance * (1 - chance))) @ curved.T + pulls[free].diag()
         hessian.diagonal().add_(1e-9 * hessian.diagonal().max())
         step = torch.zeros_like(at)
         step[free] = torch.linalg.solve(hessian, gradient[free])
         size = 1.0
         while size > 1e-9:
-            moved = at - size * step
-            moved = torch.where(bounded, moved.clamp_min(0), moved)
+            moved = (at - size * step).clamp(lowest, highest)
             lower = loss(moved)
             if lower < value:
                 break
@@ -142,7 +154,7 @@ def _fit_weights(logits: Tensor, labels: Tensor, weights: Tensor, prior: Tensor)
         else:
             break
         at, value = moved, lower
-    return at[:-1], float(at[-1])
+    return at
 
 
 def _bootstrap_weights(logits: Tensor, labels: Tensor, weights: Tensor, seed: int) -> Tensor:

@@ -14,6 +14,10 @@ from rankwise.models.rows import fully_connected
 
 __all__ = ["ItemItemScorer", "MatrixFactorisation", "NeuMF", "items_beside", "shared_history"]
 
+# Pairs of a user and an item that the network of NeuMF scores at once without a graph. On a CPU 1,024 to 8,192 are
+# about equally fast, and 10 to 18 times faster than 32 users with 26,744 items each; elsewhere few kernels are fast.
+_PAIRS_ON_CPU, _PAIRS_ELSEWHERE = 1 << 12, 1 << 20
+
 
 class MatrixFactorisation(nn.Module):
     """The score of an item for a user: `p_u . q_i + b_i`.
@@ -108,13 +112,27 @@ class NeuMF(nn.Module):
         entered = self.enter_user(self.network_users(users))[:, None]
         if items is None:
             products = own @ self.product_items.weight.T
-            entered = entered + self.enter_item(self.network_items.weight)
+            entered_items = self.enter_item(self.network_items.weight)
+            if not torch.is_grad_enabled() and not torch.compiler.is_compiling():
+                return self._add_network(products, entered, entered_items)
+            entered = entered + entered_items
         else:
             beside = items_beside(users, items)
             products = (own[:, None] * self.product_items(beside)).sum(2)
             entered = entered + self.enter_item(self.network_items(beside))
         scores: Tensor = products + self.network(relu(entered)).squeeze(2)
         return scores if items is None else scores.view(items.shape)
+
+    def _add_network(self, scores: Tensor, users: Tensor, items: Tensor) -> Tensor:
+        """Add the network of all pairs of users (B, 1, H) and items (I, H) to scores (B, I), block by block, in place.
+
+        The hidden layers of a block stay in the cache of the CPU; those of all pairs at once are limited by memory.
+        """
+        pairs = _PAIRS_ON_CPU if items.device.type == "cpu" else _PAIRS_ELSEWHERE
+        for row, user in zip(scores, users, strict=True):
+            for part, block in zip(row.split(pairs), items.split(pairs), strict=True):
+                part += self.network(relu(user + block)).squeeze(1)
+        return scores
 
 
 def _rows(history: Tensor, first: int, last: int) -> Tensor:

@@ -82,7 +82,7 @@ class ResNetEmbedder(nn.Module):
 
     @property
     def mixes(self) -> bool:
-        """Return whether training should go through `mixed`."""
+        """Return whether training should call `mixed` instead of `forward`."""
         return self.mix is not None
 
     def load(self, weights: str | Path) -> None:

@@ -25,6 +25,7 @@ class RetinaNetDetector(Detector):
         size: height and width of the images in pixels.
         backbone: "conv" (small: three levels, for small images and a CPU), "resnet18" or "resnet50" (five levels).
         channels: of the pyramid and the heads, a multiple of 8.
+        levels: of the pyramid, see `make_pyramid`.
         scale, per_cell, ratios: of the anchors, see `make_anchors`.
         weights: of a ResNet: "imagenet", a file with a state dict of torchvision's ResNet, or None to start at random.
         frozen_batch_norm: keep statistics and scales of batch normalisation as the weights have them; without weights
@@ -48,6 +49,7 @@ class RetinaNetDetector(Detector):
         *,
         backbone: str = "conv",
         channels: int = 64,
+        levels: int | None = None,
         scale: float = 8.0,
         per_cell: int = 1,
         ratios: Sequence[float] = (1.0,),
@@ -56,7 +58,8 @@ class RetinaNetDetector(Detector):
         prior: float = 0.01,
     ) -> None:
         torchvision_for("RetinaNet")
-        super().__init__(backbone, make_pyramid(backbone, channels, frozen_batch_norm=frozen_batch_norm), weights)
+        pyramid = make_pyramid(backbone, channels, levels=levels, frozen_batch_norm=frozen_batch_norm)
+        super().__init__(backbone, pyramid, weights)
         from torchvision.models.detection.retinanet import RetinaNetClassificationHead, RetinaNetHead
 
         self.classes = check_count("classes", classes)
@@ -65,7 +68,7 @@ class RetinaNetDetector(Detector):
         self.head.classification_head = RetinaNetClassificationHead(
             channels, per_cell * len(ratios), classes, prior_probability=prior, norm_layer=groups
         )
-        grid = make_anchors(size, strides_of(backbone), scale=scale, per_cell=per_cell, ratios=ratios)
+        grid = make_anchors(size, strides_of(backbone, levels), scale=scale, per_cell=per_cell, ratios=ratios)
         self.register_buffer("anchors", grid.corners, persistent=False)
 
     def forward(self, images: Tensor) -> Tensor:

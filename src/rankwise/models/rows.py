@@ -215,13 +215,13 @@ def reset_last_layer(model: nn.Module, seed: int = 0) -> None:
 
 
 class ContextAwareRanker(nn.Module):
-    """A transformer encoder over the items of each list, without positions: the order of the items changes nothing.
+    """Transformer encoder over the items of each list, without positional encoding: their order does not matter.
 
     Args:
-        inputs: D, the numbers in a row.
-        dimensions: the width inside.
-        layers: encoder layers; heads: attention heads of each; feedforward: the width of its fully connected part.
-        dropout: inside the encoder, while training.
+        inputs: D, the number of features.
+        dimensions: width of the encoder.
+        layers: number of encoder layers; heads: attention heads of each; feedforward: width of its feedforward part.
+        dropout: dropout rate of the encoder in training.
 
     Example:
         >>> ranker = ContextAwareRanker(5, dimensions=16, feedforward=32).eval()

@@ -60,10 +60,10 @@ class Ramps(nn.Module):
 
 
 class StackedScorer(nn.Module):
-    """`sum_k factor_k score_k + constant` of a network and three logistic regressions: log odds of a positive row.
+    """Log odds of positive rows: `sum_k factor_k score_k + constant` of a network and three logistic regressions.
 
-    The regressions are of the scaled features, of their `Ramps`, and of their ramps with both classes of equal weight.
-    In training mode, and before `mix`, the scores are those of the network alone: it is trained apart.
+    The inputs of the regressions are the scaled features, their `Ramps`, and the ramps with both classes of equal
+    weight. In training mode, and before `mix`, the scores are those of the network, which is trained by itself.
 
     Args:
         network: scaled rows (N, D) to scores (N,).

@@ -1,8 +1,8 @@
 """Pair sums of a sigmoid in linear time, by expansions in cells of scores.
 
-In units of the temperature, an anchor u meets an other v with sigmoid(v - u). The line of scores is cut into cells of
-width h; with both measured from the centres of their cells, u = h (p + a), v = h (q + b), and a, b in [-1/2, 1/2], the
-sigmoid is its Taylor series around the distance of the centres, d = q - p:
+In units of the temperature, the pair of an anchor u and an other v has the value sigmoid(v - u). The range of scores is
+cut into cells of width h. With both measured from the centres of their cells, u = h (p + a), v = h (q + b), and a, b in
+[-1/2, 1/2], the sigmoid is its Taylor series around the distance of the centres, d = q - p:
 
     sigmoid(h (d + b - a)) = sum_n F_n(d) (b - a)^n,   F_n(d) = h^n sigmoid^(n)(h d) / n!
 
@@ -25,17 +25,17 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from rankwise.modes import widen
+from rankwise.checks import widen
 
 __all__ = ["cell_sums", "count_cells"]
 
 _WIDTH, _REACH, _ORDER = 0.5, 74, 14
-# Cells convolved at once: their windows take about 18 MiB.
+# Cells per convolution: their windows take about 18 MiB.
 _CHUNK = 1024
 
 
 def count_cells(anchors: Tensor, others: Tensor, temperature: float) -> float:
-    """Return the number of cells of the list that spans the most, for anchors (Q, A) and others (Q, L)."""
+    """Return the number of cells of the list with the widest range, for anchors (Q, A) and others (Q, L)."""
     ends = torch.stack([torch.stack(torch.aminmax(values, dim=1)) for values in (anchors, others)])
     spans: Tensor = widen(ends[:, 1].amax(0)) - widen(ends[:, 0].amin(0))
     return float(spans.max()) / (temperature * _WIDTH) + 1
@@ -50,9 +50,9 @@ def cell_sums(anchors: Tensor, others: Tensor, weights: Tensor | None, temperatu
     """
     unit = temperature * _WIDTH
     first = torch.minimum(anchors.detach().amin(1, keepdim=True), others.detach().amin(1, keepdim=True))
-    (cells, within), (other_cells, other_within) = (_place((widen(x) - widen(first)) / unit) for x in (anchors, others))
+    (cells, within), (other_cells, other_within) = (_split((widen(x) - widen(first)) / unit) for x in (anchors, others))
     count = 1 + int(max(cells.max(), other_cells.max()))
-    # All lists one after the other.
+    # The cells of all lists are numbered consecutively.
     start = torch.arange(len(anchors), device=anchors.device)[:, None] * count
     moments = _moments((other_cells + start).flatten(), other_within.flatten(), weights, len(anchors) * count)
     polynomials = _convolve(moments.view(_ORDER + 1, len(anchors), count))
@@ -60,8 +60,8 @@ def cell_sums(anchors: Tensor, others: Tensor, weights: Tensor | None, temperatu
     return values.view(anchors.shape), slopes.view(anchors.shape) / unit
 
 
-def _place(scores: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the cell of each score, and where it lies in it, in [-1/2, 1/2]."""
+def _split(scores: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the cell of each score and its offset from the centre of the cell, in [-1/2, 1/2]."""
     cell = scores.floor()
     return cell.long(), scores - cell - 0.5
 
@@ -93,7 +93,7 @@ def _convolve(moments: Tensor) -> Tensor:
 
 
 def _evaluate(polynomials: Tensor, cells: Tensor, within: Tensor) -> tuple[Tensor, Tensor]:
-    """Return values and derivatives of the polynomials (order + 1, cells) of the anchors' cells, where they lie."""
+    """Evaluate the polynomials (order + 1, cells) and their derivatives at the anchors' offsets in their cells."""
     value, slope = polynomials[-1][cells], torch.zeros_like(within)
     for row in reversed(polynomials[:-1].unbind()):
         slope = torch.addcmul(value, slope, within)
@@ -116,7 +116,7 @@ def _taylor() -> np.ndarray:
     """Return F_n(d), (order + 1, taps).
 
     The derivatives of s = sigmoid(z) are polynomials in s, each the derivative of the one before times s (1 - s). They
-    are evaluated where s is small, and have every digit there; sigmoid(-z) = 1 - sigmoid(z) gives the other side.
+    are evaluated for z <= 0, where small s loses no digits; sigmoid(-z) = 1 - sigmoid(z) gives the other side.
     """
     distance = _WIDTH * np.arange(-_REACH, _REACH + 1)
     small = 1 / (1 + np.exp(np.abs(distance)))

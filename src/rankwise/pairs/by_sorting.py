@@ -1,19 +1,19 @@
-"""Pair sums for surrogates of polynomial pieces: one sort, prefix sums and binary searches.
+"""Pair sums of piecewise polynomial surrogates by one sort, prefix sums and binary searches.
 
 Scores become depths below the best other, in units of the surrogate's scale: D_j = (max b - b_j) / scale for the
 others, E_i = (max b - a_i) / scale for the anchors, so that X = (a_i - b_j) / scale = D_j - E_i. With the others sorted
-by depth, anchor i meets them in ranges of positions:
+by depth, the pieces of the surrogate of anchor i apply to ranges of sorted indices:
 
     [0, tail)                          X < tail_end: the tail polynomial in X
     [tail, cell) and [cell, stop)      tail_end <= X < tail_end + 1: the middle polynomial in U = X - tail_end
-    [stop, L)                          nothing
+    [stop, L)                          0
 
-Prefix sums of D serve the tail. They start at the best other, so an anchor's sum holds only what lies above it, and
-outliers far below cannot spoil it. The middle uses prefix sums of the fractional part of D instead, its range split
-where the whole part changes: those sums stay small however widely the scores are spread.
+The tail uses prefix sums of D. They start at the best other, so an anchor's sum contains only others above it, and
+outliers far below cause no cancellation. The middle uses prefix sums of the fractional part of D instead, its range
+split where the integer part changes: those sums stay small for scores of any range.
 
-The gradients for the others run the same ranges the other way round: each anchor puts its coefficients at the ends of
-its ranges, and a running sum from the deepest other upwards hands them out. All in float64.
+The gradients for the others use the same ranges in reverse: each anchor adds its coefficients at the ends of its
+ranges, and a cumulative sum from the deepest other upwards gives every other its total. All in float64.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rankwise.modes import widen
+from rankwise.checks import widen
 from rankwise.sorting import argsort
 from rankwise.surrogates import Pieces
 
@@ -32,10 +32,10 @@ __all__ = ["SortedPairs", "sort_pairs"]
 
 @dataclass(frozen=True)
 class SortedPairs:
-    """Anchors and sorted others of each list, and where the anchors' ranges end among the others.
+    """Anchors and sorted others of each list, with the ends of the anchors' ranges among the others.
 
     Attributes:
-        depths: (Q, L) D, ascending; weights: (Q, L) or None, in the same order; order: (Q, L) where each came from.
+        depths: (Q, L) D, ascending; weights: (Q, L) or None, in the same order; order: (Q, L) the sorting permutation.
         anchors: (Q, A) E.
         tail, cell, stop: (Q, A) ends of the ranges.
     """
@@ -50,11 +50,11 @@ class SortedPairs:
     pieces: Pieces
 
     def tensors(self) -> tuple[Tensor | None, ...]:
-        """All but the pieces, in the order of the constructor."""
+        """Return all fields but the pieces, in the order of the constructor."""
         return self.depths, self.weights, self.order, self.anchors, self.tail, self.cell, self.stop
 
     def sums(self) -> tuple[Tensor, Tensor]:
-        """Sums of values and of slopes over the others, both (Q, A): the slopes come almost for free."""
+        """Compute the sums of values and of slopes over the others, both (Q, A); the slopes add little time."""
         c0, c1, c2 = self.pieces.tail
         depth = self.anchors
         n0, n1 = self._until(self.tail, 0, self.depths), self._until(self.tail, 1, self.depths)
@@ -74,7 +74,7 @@ class SortedPairs:
         return value, slope / self.pieces.scale
 
     def gradients(self, grad: Tensor, need_weights: bool) -> tuple[Tensor, Tensor | None]:
-        """Gradients for the others and, if needed, for their weights, both (Q, L) in the order they came in."""
+        """Compute the gradients for the others and, if needed, for their weights, both (Q, L) in unsorted order."""
         grad = widen(grad)
         _, c1, c2 = self.pieces.tail
         constant = [(self.tail, grad * (c1 - 2 * c2 * self.anchors))]
@@ -93,7 +93,7 @@ class SortedPairs:
         return self._unsorted(slopes), self._unsorted(self._values(grad)) if need_weights else None
 
     def _values(self, grad: Tensor) -> Tensor:
-        """sum_i grad_i l(a_i - b_j) for the sorted others j."""
+        """Compute sum_i grad_i l(a_i - b_j) for the sorted others j."""
         c0, c1, c2 = self.pieces.tail
         depth = self.anchors
         values = self._spread([(self.tail, grad * (c0 - c1 * depth + c2 * depth * depth))])
@@ -115,18 +115,18 @@ class SortedPairs:
         return values
 
     def _shifts(self) -> tuple[Tensor, Tensor]:
-        """What turns the fraction of D into U, in the range up to `cell` and in the one after it."""
+        """Return the offset from the fractional part of D to U, in the range up to `cell` and in the one after it."""
         start = self.anchors + self.pieces.tail_end
         low = start.floor() - start
         return low, low + 1
 
     def _middle_ranges(self, coefficients: list[Tensor]) -> list[tuple[Tensor, Tensor]]:
-        """Range ends for one coefficient on [tail, cell) and another on [cell, stop)."""
+        """Return the range ends for one coefficient on [tail, cell) and another on [cell, stop)."""
         before, after = coefficients
         return [(self.stop, after), (self.cell, before - after), (self.tail, -before)]
 
     def _until(self, ends: Tensor, power: int, base: Tensor) -> Tensor:
-        """The sum of weights * base^power over the first `ends` others."""
+        """Return the sum of weights * base^power over the first `ends` others."""
         if power == 0 and self.weights is None:
             return widen(ends)
         terms = base if power == 1 else base * base
@@ -138,7 +138,7 @@ class SortedPairs:
         return sums.gather(1, ends)
 
     def _spread(self, ends: list[tuple[Tensor, Tensor]]) -> Tensor:
-        """For each other, the sum of the coefficients whose range end lies beyond it: (Q, L)."""
+        """Sum, for each other, the coefficients whose range end lies beyond it: (Q, L)."""
         length = self.depths.shape[1]
         starts = torch.zeros(len(self.depths), length + 1, dtype=self.depths.dtype, device=self.depths.device)
         for end, coefficient in ends:
@@ -150,7 +150,7 @@ class SortedPairs:
 
 
 def sort_pairs(anchors: Tensor, others: Tensor, weights: Tensor | None, pieces: Pieces) -> SortedPairs:
-    """Sort the others of each list by depth and find the anchors' ranges among them."""
+    """Sort the others of each list by depth and compute the anchors' ranges among them."""
     order = argsort(-others)
     depths = widen(others.gather(1, order))
     best = depths[:, :1].clone()
@@ -161,7 +161,7 @@ def sort_pairs(anchors: Tensor, others: Tensor, weights: Tensor | None, pieces: 
     if pieces.middle is None:
         cell = stop = tail
     else:
-        # Where scores are so large that adding 1 does nothing, equal scores still belong to the middle.
+        # For scores so large that start + 1 == start in floating point, equal scores still belong to the middle.
         end = torch.maximum(start + 1, start.nextafter(torch.full_like(start, torch.inf)))
         stop = torch.searchsorted(depths, end)
         cell = torch.searchsorted(depths, start.floor() + 1).clamp_(tail, stop)

@@ -1,20 +1,20 @@
-"""Sums over all pairs of anchors and others, with exact gradients, in O(n log n) or O(n) where the surrogate allows."""
+"""Pair sums with exact gradients, in O(n log n) or O(n) for surrogates that allow it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from rankwise.checks import check_choice, check_same_shape
-from rankwise.modes import wide_dtype
+from rankwise.checks import check_choice, check_same_shape, wide_dtype
+from rankwise.lists import ItemMask, Lists, Sides
 from rankwise.pairs.by_cells import cell_sums, count_cells
-from rankwise.pairs.by_chunks import DEVICE_CHUNK, ItemMask, chunk_gradients, chunk_sums
 from rankwise.pairs.by_sorting import SortedPairs, sort_pairs
-from rankwise.surrogates import Sigmoid, Slope, Surrogate
+from rankwise.surrogates import OneSidedHuber, Sigmoid, Slope, Surrogate
 
-__all__ = ["pair_sums", "pair_sums_within"]
+__all__ = ["DEVICE_CHUNK", "mean_over_negatives", "pair_sums", "pair_sums_within"]
 
 
 def pair_sums(
@@ -27,18 +27,18 @@ def pair_sums(
     other_mask: Tensor | None = None,
     method: str = "auto",
 ) -> Tensor:
-    """Return sum_j w_j l(a_i - b_j) over the others j of each list, for every anchor i.
+    """Compute sum_j w_j l(a_i - b_j) over the others j of each list, for every anchor i.
 
-    Exact, and differentiable in `anchors`, `others` and `weights`, twice.
+    The sums are exact, and twice differentiable in `anchors`, `others` and `weights`.
 
     Args:
-        anchors: (Q, A) scores a, others: (Q, L) scores b. Both of one list when 1-D.
+        anchors: (Q, A) scores a, others: (Q, L) scores b; (A,) and (L,) for one list.
         surrogate: the function l, from `rankwise.surrogates`.
         weights: (Q, L) weights w of the others; None counts each once.
-        anchor_mask: (Q, A), other_mask: (Q, L): False where there is no item. The sum of a masked anchor is 0.
+        anchor_mask: (Q, A), other_mask: (Q, L): False for masked items. The sum of a masked anchor is 0.
         method: "sorted" needs O(n log n) time and O(n) memory and a surrogate of polynomial pieces (one-sided Huber,
             hinge, squared hinge); "cells" needs O(n) time, a `Sigmoid`, and scores that span few of its temperatures;
-            "dense" goes over all pairs in chunks; "auto" takes the cheapest one. All give the same result up to
+            "dense" computes all pairs in chunks; "auto" takes the cheapest one. All give the same result up to
             rounding.
 
     Returns:
@@ -65,17 +65,17 @@ def pair_sums(
 
 def pair_sums_within(
     scores: Tensor,
-    places: Tensor,
+    index: Tensor,
     surrogate: Surrogate,
     *,
     weights: Tensor | None = None,
     anchor_mask: Tensor | None = None,
     other_mask: Tensor | ItemMask | None = None,
 ) -> Tensor:
-    """Return `pair_sums` of anchors that are items of the lists themselves, with one gradient for both roles.
+    """Compute `pair_sums` for anchors that are items of the lists, with one gradient for scores as anchors and others.
 
     Args:
-        scores: (Q, L); places: (Q, A) the indices of the anchors among them.
+        scores: (Q, L); index: (Q, A) indices of the anchors in `scores`.
         surrogate, weights, anchor_mask, other_mask: as in `pair_sums`; the last may be an `ItemMask`.
 
     Example:
@@ -83,12 +83,29 @@ def pair_sums_within(
         >>> pair_sums_within(torch.tensor([[0.5, 2.0]]), torch.tensor([[1]]), Hinge(1.0))
         tensor([[1.]])
     """
-    return _pair_sums(None, places, scores, surrogate, weights, anchor_mask, other_mask, "auto")
+    return _pair_sums(None, index, scores, surrogate, weights, anchor_mask, other_mask, "auto")
+
+
+def mean_over_negatives(lists: Lists, sides: Sides, surrogate: Surrogate) -> Tensor:
+    """Compute the mean of l(s_i - s_j) over the negatives j of a list, for each of its positives i: (Q, A).
+
+    Args:
+        lists: the scores and item weights; sides: the positives and negatives of these lists, see `split_sides`.
+    """
+    sums = pair_sums_within(
+        lists.scores,
+        sides.index,
+        surrogate,
+        weights=None if lists.weights is None else lists.weights.to(lists.scores.dtype),
+        anchor_mask=sides.padding,
+        other_mask=sides.negatives,
+    )
+    return sums / sides.negative_weight[:, None]
 
 
 def _pair_sums(
     anchors: Tensor | None,
-    places: Tensor | None,
+    index: Tensor | None,
     others: Tensor,
     surrogate: Surrogate,
     weights: Tensor | None,
@@ -96,7 +113,7 @@ def _pair_sums(
     other_mask: Tensor | ItemMask | None,
     method: str,
 ) -> Tensor:
-    at = anchors if places is None else places
+    at = anchors if index is None else index
     assert at is not None
     for name, value, like, shape in (
         ("weights", weights, "others", others.shape),
@@ -107,14 +124,14 @@ def _pair_sums(
             check_same_shape(name, value, like, shape)
     item_mask = other_mask if isinstance(other_mask, ItemMask) else ItemMask(other_mask)
     if method == "auto":
-        # The other methods subtract large sums from each other, which takes float64.
+        # The other methods subtract large sums from each other, which needs float64.
         exact = wide_dtype(others.device) == torch.float64
         on_cpu = others.device.type == "cpu"
         method = _cheaper(surrogate, len(at), at.shape[1], others.shape[1], on_cpu=on_cpu) if exact else "dense"
         if (
             exact
             and isinstance(surrogate, Sigmoid)
-            and _cells_pay(surrogate, anchors, places, others, anchor_mask, item_mask)
+            and _cells_pay(surrogate, anchors, index, others, anchor_mask, item_mask)
         ):
             method = "cells"
     if method == "sorted" and surrogate.pieces is None:
@@ -124,9 +141,9 @@ def _pair_sums(
     if method == "cells" and not at.numel() * others.numel():
         method = "dense"
     if method == "dense" and anchors is not None and not _any_gradient(anchors, others, weights):
-        alone = chunk_sums(anchors, item_mask.fill(others), weights, anchor_mask, item_mask, surrogate)
-        return alone if anchor_mask is None else alone.masked_fill_(~anchor_mask, 0)
-    sums: Tensor = _PairSums.apply(anchors, places, others, weights, anchor_mask, item_mask, surrogate, method)
+        values = chunk_sums(anchors, item_mask.fill(others), weights, anchor_mask, item_mask, surrogate)
+        return values if anchor_mask is None else values.masked_fill_(~anchor_mask, 0)
+    sums: Tensor = _PairSums.apply(anchors, index, others, weights, anchor_mask, item_mask, surrogate, method)
     return sums
 
 
@@ -137,8 +154,8 @@ def _any_gradient(*tensors: Tensor | None) -> bool:
 def _cheaper(surrogate: Surrogate, lists: int, anchors: int, others: int, *, on_cpu: bool = True) -> str:
     """Return the cheaper method.
 
-    Costs are in nanoseconds on two CPU cores, about as `benchmarks/speed/crossover.py` fits them (1.9, 39, 480,000). An
-    accelerator takes all pairs of one chunk in a few kernels.
+    Costs are in nanoseconds on two CPU cores, about as `benchmarks/speed/crossover.py` fits them (1.9, 39, 480,000). On
+    an accelerator all pairs of one chunk take a few kernels.
     """
     if surrogate.pieces is None:
         return "dense"
@@ -152,42 +169,42 @@ def _cheaper(surrogate: Surrogate, lists: int, anchors: int, others: int, *, on_
 def _cells_pay(
     surrogate: Sigmoid,
     anchors: Tensor | None,
-    places: Tensor | None,
+    index: Tensor | None,
     others: Tensor,
     anchor_mask: Tensor | None,
     item_mask: ItemMask,
 ) -> bool:
-    """Return whether cells cost less than all pairs; in nanoseconds on a CPU core, for value and gradients."""
-    at = anchors if places is None else places
+    """Return whether "cells" is cheaper than "dense"; in nanoseconds on a CPU core, for value and gradients."""
+    at = anchors if index is None else index
     assert at is not None
     dense, cells = 4.0 * at.numel() * others.shape[1], 2_000_000 + 250.0 * (at.numel() + others.numel())
-    # To count cells the host waits for an accelerator, which has to pay.
+    # Counting cells synchronises the host with an accelerator, which must be worth it.
     if dense <= cells or (others.device.type != "cpu" and at.numel() * others.shape[1] <= 16 * DEVICE_CHUNK):
         return False
-    scores = at if places is None else others.gather(1, places)
-    scores, others = _without_fillers(scores.detach(), others.detach(), anchor_mask, item_mask)
+    scores = at if index is None else others.gather(1, index)
+    scores, others = _overwrite_padding(scores.detach(), others.detach(), anchor_mask, item_mask)
     return dense > cells + 50_000 * len(others) * count_cells(scores, others, surrogate.temperature)
 
 
-def _without_fillers(
+def _overwrite_padding(
     anchors: Tensor, others: Tensor, anchor_mask: Tensor | None, item_mask: ItemMask
 ) -> tuple[Tensor, Tensor]:
-    """Return anchors and others with empty slots as copies of items, so that what they held stretches no range."""
+    """Return anchors and others with copies of items in the padding, so that its values do not widen the range."""
     if item_mask.mask is not None:
-        others = _without_filler(others, item_mask.mask)
+        others = _overwrite_masked(others, item_mask.mask)
     if anchor_mask is not None:
         anchors = torch.where(anchor_mask, anchors, others[:, :1])
     return anchors, others
 
 
-def _without_filler(others: Tensor, mask: Tensor) -> Tensor:
-    """Empty slots as copies of the best other, so that what they held cannot stretch the range of the scores."""
+def _overwrite_masked(others: Tensor, mask: Tensor) -> Tensor:
+    """Return the others with copies of the best one in the padding, so that its values do not widen the range."""
     best = others.masked_fill(~mask, -torch.inf).amax(1, keepdim=True) if others.shape[1] else others
     return torch.where(mask, others, best.masked_fill(best.isinf(), 0))
 
 
 def _kept_weights(weights: Tensor | None, others: Tensor, item_mask: ItemMask) -> Tensor | None:
-    """Return the weights of the others, 0 for masked ones; None where all count once."""
+    """Return the weights of the others, 0 for masked ones; None if all count once."""
     if item_mask.mask is None:
         return weights
     return item_mask.mask.to(others.dtype) if weights is None else weights * item_mask.mask
@@ -198,7 +215,7 @@ class _PairSums(torch.autograd.Function):
     def forward(
         ctx: Any,
         anchors: Tensor | None,
-        places: Tensor | None,
+        index: Tensor | None,
         others: Tensor,
         weights: Tensor | None,
         anchor_mask: Tensor | None,
@@ -207,23 +224,23 @@ class _PairSums(torch.autograd.Function):
         method: str,
     ) -> Tensor:
         ctx.surrogate, ctx.method, ctx.item_mask = surrogate, method, item_mask
-        given = places, anchor_mask, anchors, others, weights
-        if places is not None:
-            anchors = others.gather(1, places)
+        given = index, anchor_mask, anchors, others, weights
+        if index is not None:
+            anchors = others.gather(1, index)
         assert anchors is not None
         if method == "dense":
             others = item_mask.fill(others)
             sums = chunk_sums(anchors, others, weights, anchor_mask, item_mask, surrogate)
             ctx.save_for_backward(*given, anchors, others)
         elif isinstance(surrogate, Sigmoid) and method == "cells":
-            anchors, others = _without_fillers(anchors, others, anchor_mask, item_mask)
+            anchors, others = _overwrite_padding(anchors, others, anchor_mask, item_mask)
             kept = _kept_weights(weights, others, item_mask)
             sums, slopes = (t.to(anchors.dtype) for t in cell_sums(anchors, others, kept, surrogate.temperature))
             ctx.save_for_backward(*given, slopes, anchors, others)
         else:
             assert surrogate.pieces is not None
             if item_mask.mask is not None:
-                others = _without_filler(others, item_mask.mask)
+                others = _overwrite_masked(others, item_mask.mask)
             pairs = sort_pairs(anchors, others, _kept_weights(weights, others, item_mask), surrogate.pieces)
             sums, slopes = (t.to(anchors.dtype) for t in pairs.sums())
             ctx.save_for_backward(*given, slopes, *pairs.tensors())
@@ -231,14 +248,14 @@ class _PairSums(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        places, anchor_mask, given_anchors, given_others, weights, *saved = ctx.saved_tensors
+        index, anchor_mask, given_anchors, given_others, weights, *saved = ctx.saved_tensors
         need_weights = ctx.needs_input_grad[3]
         if anchor_mask is not None:
             grad = grad.masked_fill(~anchor_mask, 0)
         if torch.is_grad_enabled():
             of_anchors, of_others, of_weights = _gradients_as_pair_sums(
                 grad,
-                given_anchors if places is None else given_others.gather(1, places),
+                given_anchors if index is None else given_others.gather(1, index),
                 given_others,
                 weights,
                 anchor_mask,
@@ -254,7 +271,7 @@ class _PairSums(torch.autograd.Function):
         elif ctx.method == "cells":
             slopes, anchors, others = saved
             of_anchors = grad * slopes
-            # Seen from an other, the anchors are the items of its sum: b - a = (-a) - (-b).
+            # The gradient of an other is a pair sum over the anchors: b - a = (-a) - (-b).
             values, changes = cell_sums(-others, -anchors, grad, ctx.surrogate.temperature)
             kept = _kept_weights(weights, others, ctx.item_mask)
             of_others = (changes if kept is None else changes * kept).neg_().to(grad.dtype)
@@ -271,8 +288,8 @@ class _PairSums(torch.autograd.Function):
                 of_weights = of_weights.to(grad.dtype)
                 if ctx.item_mask.mask is not None:
                     of_weights *= ctx.item_mask.mask
-        if places is not None:
-            of_others.scatter_add_(1, places, of_anchors)
+        if index is not None:
+            of_others.scatter_add_(1, index, of_anchors)
             return None, None, of_others, of_weights, None, None, None, None
         return of_anchors, None, of_others, of_weights, None, None, None, None
 
@@ -287,9 +304,9 @@ def _gradients_as_pair_sums(
     surrogate: Surrogate,
     need_weights: bool,
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return the gradients for anchors, others and weights as functions of them, to be differentiated again.
+    """Compute the gradients for anchors, others and weights by pair sums, which can be differentiated again.
 
-    Seen from an other, the anchors are the items of its sum: a - b = (-b) - (-a).
+    The gradient of an other is a pair sum over the anchors: a - b = (-b) - (-a).
     """
     slope = Slope(surrogate)
     of_anchors = grad * _pair_sums(anchors, None, others, slope, weights, anchor_mask, item_mask, "auto")
@@ -301,3 +318,106 @@ def _gradients_as_pair_sums(
     if weights is not None:
         of_others = of_others * weights
     return of_anchors, of_others, over_anchors(surrogate) if need_weights else None
+
+
+# Elements of one chunk per thread: 512 KiB in float32, so that a few of them fit the L2 cache of a core.
+_CHUNK = 2**17
+# Elements of one chunk on an accelerator: 64 MiB in float32.
+DEVICE_CHUNK = 2**24
+
+
+def chunk_sums(
+    anchors: Tensor,
+    others: Tensor,
+    weights: Tensor | None,
+    anchor_mask: Tensor | None,
+    item_mask: ItemMask,
+    surrogate: Surrogate,
+) -> Tensor:
+    """Compute sum_j w_j l(a_i - b_j) over the unmasked others j, (Q, A); sums of masked anchors are undefined.
+
+    `others` come from `item_mask.fill`.
+    """
+    sums = torch.zeros_like(anchors)
+    raw, unit = (surrogate.raw, surrogate.unit) if isinstance(surrogate, OneSidedHuber) else (surrogate.value, 1.0)
+    for lists, last in _list_chunks(anchors, others, anchor_mask):
+        chunk = _select(others, lists).unsqueeze(1)
+        for items in _anchor_chunks(last, others):
+            difference = item_mask.hide(_select(anchors, lists, items).unsqueeze(2) - chunk, lists)
+            torch.sum(_weighted(raw(difference), weights, lists), -1, out=_select(sums, lists, items))
+    return sums if unit == 1 else sums.mul_(unit)
+
+
+def chunk_gradients(
+    grad: Tensor,
+    anchors: Tensor,
+    others: Tensor,
+    weights: Tensor | None,
+    anchor_mask: Tensor | None,
+    item_mask: ItemMask,
+    surrogate: Surrogate,
+    need_weights: bool,
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Compute the gradients for the anchors (Q, A), the others (Q, L) and, if needed, the weights (Q, L).
+
+    `grad` is 0 for masked anchors; `others` come from `item_mask.fill`.
+    """
+    grad_anchors, grad_others = torch.zeros_like(anchors), torch.empty_like(others)
+    grad_weights = torch.zeros_like(others) if need_weights else None
+    negated = grad.neg()
+    for lists, last in _list_chunks(anchors, others, anchor_mask):
+        chunk, row = _select(others, lists).unsqueeze(1), _select(grad_others, lists).unsqueeze(1)
+        for items in _anchor_chunks(last, others):
+            difference = item_mask.hide(_select(anchors, lists, items).unsqueeze(2) - chunk, lists)
+            upstream = _select(negated, lists, items).unsqueeze(1)
+            if grad_weights is not None:
+                of_weights = _select(grad_weights, lists).unsqueeze(1)
+                of_weights.baddbmm_(upstream, surrogate.value(difference.clone()), alpha=-1)
+            slope = surrogate.slope(difference)
+            row.baddbmm_(upstream, slope, beta=1 if items.start else 0)
+            torch.sum(_weighted(slope, weights, lists), -1, out=_select(grad_anchors, lists, items))
+        if weights is not None:
+            row.mul_(_select(weights, lists).unsqueeze(1))
+    if not anchors.shape[1]:
+        grad_others.zero_()
+    return grad_anchors.mul_(grad), grad_others, grad_weights
+
+
+def _weighted(values: Tensor, weights: Tensor | None, lists: slice) -> Tensor:
+    """Multiply by the weights, in place."""
+    # A batched matrix-vector product instead of product and sum would be slower and less accurate.
+    return values if weights is None else values.mul_(_select(weights, lists).unsqueeze(1))
+
+
+def _select(values: Tensor, lists: slice, items: slice | None = None) -> Tensor:
+    """Return a view of some items (None: all) of some lists; skip the slicing if that is the whole tensor."""
+    if lists.start > 0 or lists.stop < values.shape[0]:
+        values = values[lists]
+    return values if items is None or items == slice(0, values.shape[1]) else values[:, items]
+
+
+def _list_chunks(anchors: Tensor, others: Tensor, anchor_mask: Tensor | None) -> Iterator[tuple[slice, int]]:
+    """Yield the lists of each chunk and the largest number of anchors among them."""
+    width = anchors.shape[1]
+    rows = max(1, _chunk(others.device) // max(1, width * others.shape[1]))
+    # If one list fills several chunks, those after its last anchor are skipped. Several short lists share a chunk.
+    on_cpu = others.device.type == "cpu"
+    ends = None if anchor_mask is None or rows > 1 or not on_cpu else _ends(anchor_mask)
+    for first in range(0, len(anchors), rows):
+        yield slice(first, first + rows), width if ends is None else ends[first]
+
+
+def _ends(mask: Tensor) -> list[int]:
+    """Return the number of elements up to the last item of each list, at least 1."""
+    numbers = torch.arange(1, mask.shape[1] + 1, device=mask.device)
+    ends: list[int] = (mask * numbers).amax(1).clamp_min(1).tolist()
+    return ends
+
+
+def _anchor_chunks(last: int, others: Tensor) -> Iterator[slice]:
+    items = max(1, min(last, _chunk(others.device) // max(1, others.shape[1])))
+    return (slice(first, min(first + items, last)) for first in range(0, last, items))
+
+
+def _chunk(device: torch.device) -> int:
+    return _CHUNK * torch.get_num_threads() if device.type == "cpu" else DEVICE_CHUNK

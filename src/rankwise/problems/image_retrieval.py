@@ -114,7 +114,12 @@ class ImageRetrieval(Problem[ImageSchema, ImagePart]):
         yield from self.model.files()
 
     def read(self, sources: Sources) -> tuple[ImageSchema, Split[ImagePart]]:
-        return read_image_parts(self.data, sources, unknown_classes="number")
+        schema, split = read_image_parts(self.data, sources, unknown_classes="number")
+        if split.train.several:
+            raise ValueError(
+                "data: expected one class of each image, got several; the task longtail ranks by each class"
+            )
+        return schema, split
 
     def read_with(self, schema: ImageSchema, sources: Sources) -> Split[ImagePart]:
         return read_named_parts(schema, self.data.sources(sources))
@@ -157,11 +162,12 @@ class ImageRetrieval(Problem[ImageSchema, ImagePart]):
         self, model: nn.Module, loss: nn.Module, batch: Batch, *, previous: Outputs | None = None
     ) -> Tensor:
         if not self.model.mixup:
-            return embedding_step(loss, model(batch.features), batch.labels, batch.features, previous)
-        if previous is not None:
-            raise ValueError("previous: expected None with feature mixup, whose images of before cannot be mixed alike")
+            before = None if previous is None else previous(batch.features)
+            return embedding_step(loss, model(batch.features), batch.labels, before)
+        # `previous` restores the random state, so that both passes draw the same mixture.
+        before = None if previous is None else previous(batch.features, batch.labels, method="mixed")[0]
         vectors, labels = model.mixed(batch.features, batch.labels)  # type: ignore[operator]
-        return embedding_step(loss, vectors, labels, batch.features, None)
+        return embedding_step(loss, vectors, labels, before)
 
     def predict(self, model: nn.Module, part: ImagePart) -> Tensor:
         """Return the vectors (N, d) of the images of a part."""

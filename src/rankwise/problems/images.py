@@ -60,7 +60,9 @@ Augmentation = Annotated[str, AfterValidator(_known_augmentation)]
 
 class ImageOptions(DataOptions):
     """Images with classes: a folder with one folder per class, a tar file of one (`images.tar/train` for a folder in
-    it), a CSV list (path, label[, split]), or an npz file (images, labels).
+    it), a CSV list (path, label[, split]), an npz file (images, labels), or a data set as its authors ship it
+    (`Ebay_train.txt`, `train_list.txt`, `train2018.json`, `CUB_200_2011`, `cars_annos.mat`, `Data_Entry_2017.csv`,
+    `cifar-100-python.tar.gz`).
 
     `validation` and `test` are such data too, or shares of `train`; a list with a column `split` names all three parts
     itself. The shorter side of an image becomes `resize` pixels, its middle `size` x `size` is judged. `cache` keeps

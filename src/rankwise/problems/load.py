@@ -14,8 +14,9 @@ from pydantic import BaseModel, ValidationError
 from rankwise.problems.kinds import KINDS, library, problem_class
 from rankwise.problems.problem import Problem
 from rankwise.registry import nearest
+from rankwise.training.options import Options
 
-__all__ = ["BadRecipe", "dump_problem", "load_problem", "make_problem"]
+__all__ = ["About", "BadRecipe", "dump_problem", "load_about", "load_problem", "make_problem"]
 
 _LIMITS = {
     "greater_than_equal": ("at least", "ge"),
@@ -43,6 +44,28 @@ class BadRecipe(ValueError):
     """A recipe that cannot be run; the message names the key, what was expected and what came."""
 
 
+class About(Options):
+    """Facts about a recipe, its key `about`: nothing in the training depends on them.
+
+    Attributes:
+        data: the data set and its size.
+        paper: the experiment that it repeats: paper and table.
+        expected: the figures there.
+        hardware: what it needs.
+        time: how long it takes, and by whose word.
+        differs: what is different from the paper.
+        shape: a `layout` and its sizes, of which `rankwise rehearse` makes data.
+    """
+
+    data: str
+    paper: str | None = None
+    expected: str | None = None
+    hardware: str = "a CPU"
+    time: str | None = None
+    differs: str | None = None
+    shape: dict[str, Any] | None = None
+
+
 def load_problem(name: str | Path, changes: Sequence[str] = ()) -> Problem[Any, Any]:
     """Read a problem from a recipe: a YAML file, or one of the library by its name.
 
@@ -50,6 +73,30 @@ def load_problem(name: str | Path, changes: Sequence[str] = ()) -> Problem[Any, 
         name: a path of a YAML file, or a name from `library()`.
         changes: such as "loss.prior=0.05" or "budget.steps=500"; the value is YAML.
     """
+    return make_problem(_read(name), changes)
+
+
+def load_about(name: str | Path) -> About | None:
+    """Read what a recipe says about itself; None if it says nothing.
+
+    Args:
+        name: see `load_problem`.
+    """
+    content = _read(name)
+    if not isinstance(content, Mapping) or "about" not in content:
+        return None
+    return _about(_Copier().copy(content["about"]))
+
+
+def _about(content: object) -> About:
+    try:
+        return About.model_validate(content)
+    except ValidationError as problem:
+        raise BadRecipe(f"about.{_explain(problem, About)}") from None
+
+
+def _read(name: str | Path) -> object:
+    """Return the content of a recipe as YAML has it."""
     path, known = Path(name), library()
     if path.is_file():
         with path.open("rb") as file:
@@ -65,7 +112,7 @@ def load_problem(name: str | Path, changes: Sequence[str] = ()) -> Problem[Any, 
         raise BadRecipe(f"recipe: no file {str(name)!r}")
     else:
         raise BadRecipe(f"recipe: no file and no recipe called {str(name)!r}{nearest(str(name), known)}")
-    return make_problem(_parse(str(name), text), changes)
+    return _parse(str(name), text)
 
 
 def make_problem(content: object, changes: Sequence[str] = ()) -> Problem[Any, Any]:
@@ -75,6 +122,8 @@ def make_problem(content: object, changes: Sequence[str] = ()) -> Problem[Any, A
     tree: dict[Any, Any] = _Copier().copy(content)
     for change in changes:
         _apply(tree, change)
+    if "about" in tree:
+        _about(tree.pop("about"))
     task = tree.pop("task", None)
     if task is None:
         raise BadRecipe(f"task: missing; expected one of {', '.join(KINDS)}")
@@ -152,7 +201,7 @@ def _apply(tree: dict[Any, Any], change: str) -> None:
     tree[last] = _Copier().copy(_parse(f"change {change!r}", text))
 
 
-def _explain(problem: ValidationError, kind: type[Problem[Any, Any]]) -> str:
+def _explain(problem: ValidationError, kind: type[BaseModel]) -> str:
     # An unknown key may be what another error comes from.
     errors = sorted(problem.errors(include_url=False), key=lambda error: error["type"] != "extra_forbidden")
     first, *others = errors

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import torch
 from pydantic import Field, field_validator
 from torch import Tensor, nn
-from torch.nn.functional import one_hot
+from torch.nn import functional
 from torch.utils.data import DataLoader
 
 from rankwise.data import Batch, ImagePart, ImageSchema, Split, cut_images, imbalanced
@@ -27,7 +27,7 @@ from rankwise.problems.images import (
     read_image_parts,
     read_named_parts,
 )
-from rankwise.problems.inspection import Inspection, SeenLists
+from rankwise.problems.inspection import Inspection, SeenLists, spread_over
 from rankwise.problems.neighbours import probe_classes
 from rankwise.problems.problem import Batches, LossChoice, Names, Problem, Sources, batch_size
 from rankwise.samplers import ClassBatchSampler, SeededBatchSampler, ShuffledBatchSampler
@@ -58,6 +58,8 @@ class LongTailBatches(Batches):
 
 class LongTail(Problem[ImageSchema, ImagePart]):
     """Rank, for every class, its images before all others: one list per class, over the outputs (B, C) of the network.
+
+    An image may have several classes, or none, where the data say so (ChestX-ray14).
 
     Example:
         >>> from rankwise.data import ArrayImages
@@ -113,22 +115,24 @@ class LongTail(Problem[ImageSchema, ImagePart]):
     def fit_model(self, model: nn.Module, train: ImagePart) -> None:
         self.model.load_start(model)
         counts = model.get_buffer(COUNTS)
-        counts.copy_(torch.bincount(train.labels, minlength=len(counts)))
+        counts.copy_(_one_column_each(train.labels, len(counts)).sum(0))
 
     def build_loss(self, schema: ImageSchema, train: ImagePart, *, steps: int) -> nn.Module:
         if not self.loss.takes("lists"):
             raise ValueError(f"loss: expected a loss over lists, got {self.loss.name!r}")
-        prior = None
-        if self.loss.options.get("prior") == "data":
-            prior = data_prior(one_hot(train.labels, len(schema.classes)))
-        loss: nn.Module = self.loss.create(data_prior=prior, lists="columns")
+        classes = len(schema.classes)
+        loss: nn.Module = self.loss.create(
+            data_prior=lambda: data_prior(_one_column_each(train.labels, classes)), lists="columns"
+        )
         return loss
 
     def train_loader(self, train: ImagePart, seed: int) -> DataLoader[Batch]:
         sampler: SeededBatchSampler
         if self.batches.samples_per_class is None:
-            sampler = ShuffledBatchSampler(train.labels, batch_size=self._size(train), drop_last=True, seed=seed)
+            sampler = ShuffledBatchSampler(train.rows, batch_size=self._size(train), drop_last=True, seed=seed)
         else:
+            if train.several:
+                raise ValueError("batches.samples_per_class: expected none with images of several classes; give a size")
             classes, each = len(train.labels.unique()), self.batches.samples_per_class
             sampler = ClassBatchSampler(train.labels, classes=classes, samples_per_class=each, seed=seed)
         return image_batches(train, sampler, view=self.augmentation, seed=seed, workers=self.data.workers)
@@ -138,7 +142,7 @@ class LongTail(Problem[ImageSchema, ImagePart]):
     ) -> Tensor:
         before = None if previous is None else previous(batch.features)
         scores = model(batch.features)
-        value: Tensor = loss(scores, one_hot(batch.labels, scores.shape[1]), previous_scores=before)
+        value: Tensor = loss(scores, _one_column_each(batch.labels, scores.shape[1]), previous_scores=before)
         return value
 
     def predict(self, model: nn.Module, part: ImagePart) -> Tensor:
@@ -155,7 +159,7 @@ class LongTail(Problem[ImageSchema, ImagePart]):
         scores = self.predict(model, part)
 
         def look(classes: Tensor) -> SeenLists:
-            return SeenLists(scores.T[classes], (part.labels == classes[:, None]).long())
+            return SeenLists(scores.T[classes], _one_column_each(part.labels, scores.shape[1]).T[classes])
 
         return Inspection(
             _with_groups(self._by_class(scores, part, bootstrap), class_groups(model.get_buffer(COUNTS))),
@@ -171,19 +175,28 @@ class LongTail(Problem[ImageSchema, ImagePart]):
     def calibrate(self, model: nn.Module, validation: ImagePart) -> dict[str, Any]:
         """Return the sigmoid, one for all classes, that turns scores into probabilities."""
         scores = self.predict(model, validation)
-        return {"sigmoid": fit_sigmoid(scores.flatten(), one_hot(validation.labels, scores.shape[1]).flatten())}
+        return {
+            "sigmoid": fit_sigmoid(scores.flatten(), _one_column_each(validation.labels, scores.shape[1]).flatten())
+        }
 
     def probe_batch(self, train: ImagePart) -> Batch:
         """Return as many images as a batch holds: they fit into memory."""
         each = self.batches.samples_per_class
+        if train.several:
+            return train.__getitems__(spread_over(len(train), self._size(train)).tolist())
         return probe_classes(train, self._size(train) if each is None else each * len(train.classes))
 
     def _size(self, train: ImagePart) -> int:
         return batch_size("batches.size", self.batches.size, 128, len(train), "images to train on")
 
     def _by_class(self, scores: Tensor, part: ImagePart, bootstrap: int) -> Evaluation:
-        labels = one_hot(part.labels, scores.shape[1])
+        labels = _one_column_each(part.labels, scores.shape[1])
         return evaluate(scores, labels, self.measured, lists="columns", bootstrap=bootstrap)
+
+
+def _one_column_each(labels: Tensor, classes: int) -> Tensor:
+    """Return classes (N,), or several of each image (N, C), as (N, C) of 0 and 1."""
+    return labels if labels.ndim == 2 else functional.one_hot(labels, classes)
 
 
 def class_groups(counts: Tensor) -> dict[str, Tensor]:

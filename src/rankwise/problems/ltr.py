@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader
 
 from rankwise.data import Batch, Part, Split, TableSchema
-from rankwise.losses import LOSSES, ListLoss, ListStatistics, SwitchLoss
+from rankwise.losses import LOSSES, ListLoss, ListStatistics, list_prior
 from rankwise.metrics import evaluate_grades
-from rankwise.models import ContextAwareRanker, MLPScorer, ScaledRanker, fit_scaling, reset_last_layer, scaled
+from rankwise.models import ContextAwareRanker, MLPScorer, ScaledRanker, fit_scaling, scaled
 from rankwise.models.mixing import fit_sigmoid
 from rankwise.problems.batches import batches_of, predict_all, predict_lists
 from rankwise.problems.inspection import Inspection, inspect_items
 from rankwise.problems.problem import LossChoice, Names, Problem, Sources, batch_size
 from rankwise.problems.queries import QueryOptions, cut_lists, list_ids, probe_lists, read_lists
 from rankwise.problems.tabular import MLPOptions
+from rankwise.problems.warm_up import WarmUp
 from rankwise.samplers import QueryBatchSampler
 from rankwise.training import Outputs
 from rankwise.training.options import Count, Options
@@ -38,24 +41,13 @@ class RankerOptions(MLPOptions):
 
 class QueryBatches(Options):
     """Number of `queries` in a batch (32, or all if there are fewer), with all their rows, or with at most so many
-    `relevant` and `irrelevant` ones of each. Queries without a relevant row are left out."""
+    `relevant` and `irrelevant` ones of each. Lists of more than `longest` rows are cut to so many, drawn at random at
+    each visit, and taken for whole lists. Queries without a relevant row are left out."""
 
     queries: Count | None = None
     relevant: Count | None = None
     irrelevant: Count | None = None
-
-
-class WarmUp(Options):
-    """Start with another `loss` for so many `steps`; `reset_last_layer` draws the last layer anew after them."""
-
-    loss: str = "listwise-cross-entropy"
-    steps: Count
-    reset_last_layer: bool = False
-
-    @field_validator("loss")
-    @classmethod
-    def _known(cls, name: str) -> str:
-        return LossChoice.of(name).name
+    longest: Count | None = None
 
 
 class SearchRanking(Problem[TableSchema, Part]):
@@ -90,13 +82,17 @@ class SearchRanking(Problem[TableSchema, Part]):
     def _fits_together(self) -> SearchRanking:
         if self.model.name == "context-aware" and self.gradient.rows_at_once is not None:
             raise ValueError("expected no gradient.rows_at_once with a model that sees complete lists")
-        if self.warm_up is not None and self.budget.steps is not None and self.warm_up.steps >= self.budget.steps:
-            raise ValueError(f"expected a warm_up shorter than the {self.budget.steps} steps of the budget")
+        if self.warm_up is not None:
+            self.warm_up.check_budget(self.budget)
         return self
 
     @property
     def whole_lists(self) -> bool:
         return self.model.name == "context-aware"
+
+    @property
+    def lists_on_ranks(self) -> bool:
+        return True
 
     def read(self, sources: Sources) -> tuple[TableSchema, Split[Part]]:
         return read_lists(self.data, sources)
@@ -122,9 +118,14 @@ class SearchRanking(Problem[TableSchema, Part]):
             top = train.labels.max().item()
             raise ValueError(f"loss: expected one for grades, as they go up to {top:g}; {self.loss.name} takes 0 and 1")
         loss = self._create(self.loss, train)
+        return (
+            loss if self.warm_up is None else self.warm_up.wrap_loss(loss, lambda choice: self._create(choice, train))
+        )
+
+    def build_schedule(self, optimiser: Optimizer, steps: int) -> LRScheduler:
         if self.warm_up is None:
-            return loss
-        return SwitchLoss(self._create(LossChoice.of(self.warm_up.loss), train), loss, after=self.warm_up.steps)
+            return super().build_schedule(optimiser, steps)
+        return self.warm_up.build_schedule(self.schedule, self.optimiser, optimiser, steps)
 
     def train_loader(self, train: Part, seed: int) -> DataLoader[Batch]:
         queries = list_ids(train)
@@ -135,7 +136,8 @@ class SearchRanking(Problem[TableSchema, Part]):
             queries=batch_size("batches.queries", self.batches.queries, 32, available, "queries to train on"),
             relevant=self.batches.relevant,
             irrelevant=self.batches.irrelevant,
-            keep_lists=self.model.name == "context-aware",
+            longest=self.batches.longest,
+            keep_lists=True,
             seed=seed,
         )
         return batches_of(train, sampler)
@@ -143,9 +145,8 @@ class SearchRanking(Problem[TableSchema, Part]):
     def training_step(
         self, model: nn.Module, loss: nn.Module, batch: Batch, *, previous: Outputs | None = None
     ) -> Tensor:
-        reset = self.warm_up is not None and self.warm_up.reset_last_layer
-        if reset and loss.training and isinstance(loss, SwitchLoss) and int(loss.step) == loss.after:
-            reset_last_layer(model)
+        if self.warm_up is not None:
+            self.warm_up.finish(model, loss)
         inputs = (batch.features, batch.query_ids) if self.model.name == "context-aware" else (batch.features,)
         value: Tensor = loss(
             model(*inputs),
@@ -190,5 +191,5 @@ class SearchRanking(Problem[TableSchema, Part]):
         sampled = self.batches.relevant is not None or self.batches.irrelevant is not None
         known = sampled and choice.takes("statistics")
         defaults = {"statistics": ListStatistics(train.labels, list_ids(train))} if known else {}
-        loss: ListLoss = choice.create(**defaults)
+        loss: ListLoss = choice.create(data_prior=lambda: list_prior(train.labels, list_ids(train)), **defaults)
         return loss

@@ -6,14 +6,16 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from rankwise.data import Batch, SparsePart, SparseSchema, Split, cut_multilabel, read_multilabel
+from rankwise.data import Batch, SparsePart, SparseRows, SparseSchema, Split, cut_multilabel, read_multilabel
+from rankwise.data.tokens import TokenRows
+from rankwise.estimators.groups import GroupPrior, counts_prior
 from rankwise.losses import ListStatistics
 from rankwise.metrics import evaluate
-from rankwise.models import BagOfWordsScorer, Blend, Ridge
+from rankwise.models import XMLCNN, BagOfWordsScorer, Blend, Ridge
 from rankwise.models.mixing import fit_sigmoid
 from rankwise.problems.batches import batches_of
 from rankwise.problems.blending import choose_blend, judged_rows
@@ -35,8 +37,12 @@ MOST_WEIGHTS = 10**8
 
 
 class MultiLabelOptions(DataOptions):
-    """ARFF files (Mulan, MEKA), or text files of the extreme classification repository. `validation` and `test` are
-    files too, or shares of the examples of `train`."""
+    """ARFF files (Mulan, MEKA), text files of the extreme classification repository, or texts with labels in the form
+    of LibMultiLabel (`labels<TAB>text`), for "xml-cnn". `validation` and `test` are files too, or shares of the
+    examples of `train`. Of texts the `vocabulary` most frequent words are known, and the `longest` first are read."""
+
+    vocabulary: Count = 50_000
+    longest: Count = 500
 
 
 class RidgeOptions(Options):
@@ -49,13 +55,42 @@ class RidgeOptions(Options):
     most: Count = 10_000
 
 
-class BagOfWordsOptions(Options):
-    """Vectors of words added up, then further layers; without a `hidden` layer the model is linear. `ridge: null`
-    leaves the network alone."""
+class LabelScorerOptions(Options):
+    """ "bag-of-words" adds the vectors of words up, then come further layers; without a `hidden` layer it is linear.
+    `ridge: null` leaves the network alone.
 
+    "xml-cnn" is for texts: word vectors of so many `dimensions` (300), `filters` (128) over 2, 4 and 8 words, the
+    maximum in each of the `parts` (8) of a text, a `bottleneck` (512).
+    """
+
+    name: Literal["bag-of-words", "xml-cnn"] = "bag-of-words"
     hidden: tuple[Count, ...] = (512,)
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.5
     ridge: RidgeOptions | None = RidgeOptions()
+    dimensions: Count | None = None
+    filters: Count | None = None
+    parts: Count | None = None
+    bottleneck: Count | None = None
+
+    @model_validator(mode="after")
+    def _options_of_the_model(self) -> LabelScorerOptions:
+        if self.texts:
+            if self.hidden != (512,) or self.ridge not in (None, RidgeOptions()):
+                raise ValueError("hidden and ridge are options of bag-of-words, got them with xml-cnn")
+        elif self.sizes:
+            raise ValueError(f"{next(iter(self.sizes))} is an option of xml-cnn, got it with bag-of-words")
+        return self
+
+    @property
+    def texts(self) -> bool:
+        """Return whether the model takes texts."""
+        return self.name == "xml-cnn"
+
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """Return the sizes of XML-CNN that are given."""
+        names = ("dimensions", "filters", "parts", "bottleneck")
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
 
 class MultiLabelOptimiser(OptimiserOptions):
@@ -66,7 +101,7 @@ class MultiLabelOptimiser(OptimiserOptions):
 
 
 class MultiLabel(Problem[SparseSchema, SparsePart]):
-    """Score all labels for each example, from a bag of words.
+    """Score all labels for each example, from a bag of words, or from its text by `model.name: xml-cnn`.
 
     `lists`: with "rows" an example is a list of labels, its own first (NDCG@k, precision@k). With "columns" a label is
     a list of examples, those that have it first (AP of each label, the mean of which is macro AP); a batch then holds a
@@ -86,7 +121,7 @@ class MultiLabel(Problem[SparseSchema, SparsePart]):
 
     data: MultiLabelOptions = MultiLabelOptions()
     lists: Literal["rows", "columns"] = "rows"
-    model: BagOfWordsOptions = BagOfWordsOptions()
+    model: LabelScorerOptions = LabelScorerOptions()
     loss: LossChoice = LossChoice.of("song", discount_shift=10)
     batches: Batches = Batches()
     optimiser: MultiLabelOptimiser = MultiLabelOptimiser()
@@ -99,14 +134,17 @@ class MultiLabel(Problem[SparseSchema, SparsePart]):
     def _no_option_of_the_problem(cls, loss: LossChoice) -> LossChoice:
         if "lists" in loss.options:
             raise ValueError("expected `lists` beside the loss, not among its options")
-        if loss.options.get("prior") == "data":
-            raise ValueError("expected a number or a schedule for the prior of a multi-label loss, got data")
         return loss
 
     def read(self, sources: Sources) -> tuple[SparseSchema, Split[SparsePart]]:
         given = self.data.sources(sources)
-        train = read_multilabel(given["train"])
-        schema = SparseSchema.of(train)
+        data = self.data
+        train = read_multilabel(given["train"], vocabulary=data.vocabulary, longest=data.longest)
+        texts = isinstance(train.features, TokenRows)
+        if texts != self.model.texts:
+            wanted, given_as = ("xml-cnn", "texts") if texts else ("bag-of-words", "counts of words")
+            raise ValueError(f"model.name: expected {wanted} for {given_as}, got {self.model.name}")
+        schema = SparseSchema.of(train, data.longest if texts else None)
         others = {name: schema.read(given[name]) for name in ("validation", "test") if name in given}
         return schema, Split(train, **others)
 
@@ -120,6 +158,8 @@ class MultiLabel(Problem[SparseSchema, SparsePart]):
 
     def build_model(self, schema: SparseSchema) -> nn.Module:
         options = self.model
+        if options.texts:
+            return _WordScorer(XMLCNN(schema.features, schema.labels, dropout=options.dropout, **options.sizes))
         network = BagOfWordsScorer(schema.features, schema.labels, hidden=options.hidden, dropout=options.dropout)
         # A share of standardised rows would not compare examples, as lists that are columns do.
         if options.ridge is None or self.lists == "columns":
@@ -131,13 +171,14 @@ class MultiLabel(Problem[SparseSchema, SparsePart]):
         self, model: nn.Module, split: Split[SparsePart], settings: Mapping[str, Any] | None = None
     ) -> Settings:
         """Fit the ridge regression; choose its regularisation and the share of the network."""
-        if not isinstance(model, Blend) or self.model.ridge is None:
+        train, options = split.train, self.model
+        if not isinstance(model, Blend) or options.ridge is None:
             return {}
-        train = split.train
-        ridge = _ridge(self.model.ridge, train.features.width, train.labels.width).to(model.share)
+        assert isinstance(train.features, SparseRows)
+        ridge = _ridge(options.ridge, train.features.width, train.labels.width).to(model.share)
         products = ridge.products(*(rows.to_torch().to(model.share) for rows in (train.features, train.labels)))
         if settings is None:
-            settings = self._choose(model, ridge, products, split.part("validation"), self.model.ridge)
+            settings = self._choose(model, ridge, products, split.part("validation"), options.ridge)
         ridge.regularisation = settings["regularisation"]
         model.solved = ridge.solve(*products)
         model.share.fill_(settings["share"])
@@ -172,8 +213,14 @@ class MultiLabel(Problem[SparseSchema, SparsePart]):
             if self.loss.takes("statistics"):
                 labels = train.labels
                 options["statistics"] = ListStatistics(labels.values.long(), labels.columns, size=len(labels))
-        loss: nn.Module = self.loss.create(**options)
+        loss: nn.Module = self.loss.create(data_prior=lambda: self._prior(train.labels), **options)
         return loss
+
+    def _prior(self, labels: SparseRows) -> GroupPrior:
+        """Return the share of positives in each list: of each example, or of each label."""
+        columns = self.lists == "columns"
+        lists, items = (labels.width, len(labels)) if columns else (len(labels), labels.width)
+        return counts_prior(torch.bincount(labels.columns if columns else labels.rows, minlength=lists), items)
 
     def train_loader(self, train: SparsePart, seed: int) -> DataLoader[Batch]:
         size = batch_size("batches.size", self.batches.size, 64, len(train), "rows to train on")
@@ -233,6 +280,18 @@ class MultiLabel(Problem[SparseSchema, SparsePart]):
 
     def probe_batch(self, train: SparsePart) -> Batch:
         return train.__getitems__(spread_over(len(train), PROBED_ROWS).tolist())
+
+
+class _WordScorer(nn.Module):
+    """XML-CNN on words by number (B, T), of which 0 is padding."""
+
+    def __init__(self, model: XMLCNN) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, words: Tensor) -> Tensor:
+        scores: Tensor = self.model(words, mask=words > 0)
+        return scores
 
 
 def _ridge(options: RidgeOptions, features: int, labels: int) -> Ridge:

@@ -12,12 +12,11 @@ from torch.nn.functional import cross_entropy, normalize
 
 from rankwise.checks import check_positive
 from rankwise.data import Batch, Split
-from rankwise.losses import LOSSES, EmbeddingLoss
+from rankwise.losses import LOSSES, EmbeddingLoss, class_prior
 from rankwise.problems.inspection import SeenLists, some_classes
 from rankwise.problems.problem import LossChoice, batch_size
 from rankwise.registry import nearest
 from rankwise.samplers import ClassBatchSampler
-from rankwise.training import Outputs
 from rankwise.training.options import Count, Options
 
 __all__ = [
@@ -37,7 +36,7 @@ CLASSIFIER, TEMPERATURE = "classifier", "temperature"
 
 
 class _Part(Protocol):
-    """Items with classes."""
+    """Part of data whose items have classes."""
 
     @property
     def labels(self) -> Tensor: ...
@@ -57,7 +56,7 @@ class EmbeddingLossChoice(LossChoice):
         return name
 
     def check_options(self) -> None:
-        """Refuse options that the loss does not take, and a prior from labels of one list, which there is not."""
+        """Refuse options that the loss does not take."""
         if self.classifies:
             for option in self.options:
                 if option != TEMPERATURE:
@@ -67,8 +66,6 @@ class EmbeddingLossChoice(LossChoice):
             if (temperature := self.options.get(TEMPERATURE)) is not None:
                 check_positive(TEMPERATURE, temperature)
             return
-        if self.options.get("prior") == "data":
-            raise ValueError("expected a number or a schedule for the prior of a retrieval loss, got data")
         super().check_options()
 
     @property
@@ -116,7 +113,7 @@ def build_embedding_loss(choice: EmbeddingLossChoice, dimensions: int, labels: T
     """Return a new loss over vectors of so many dimensions; `labels` are those of the training part."""
     if choice.classifies:
         return ClassifierHead(dimensions, int(labels.max()) + 1, **choice.options)
-    loss = choice.create()
+    loss = choice.create(data_prior=lambda: class_prior(labels))
     return EmbeddingLoss(loss) if LOSSES.get(choice.name).inputs == "scores" else loss
 
 
@@ -137,12 +134,10 @@ def class_batches(labels: Tensor, batches: ClassBatches, *, default: int, seed: 
     )
 
 
-def embedding_step(
-    loss: nn.Module, vectors: Tensor, labels: Tensor, features: Tensor, previous: Outputs | None
-) -> Tensor:
-    """Return the loss of the vectors of a batch; `previous` gives those of its features under the weights before."""
-    before = {} if previous is None else {"previous_embeddings": previous(features)}
-    value: Tensor = loss(vectors, labels, **before)
+def embedding_step(loss: nn.Module, vectors: Tensor, labels: Tensor, before: Tensor | None) -> Tensor:
+    """Return the loss of the vectors (B, d) of a batch; `before` (B, d) are those under the previous weights."""
+    given = {} if before is None else {"previous_embeddings": before}
+    value: Tensor = loss(vectors, labels, **given)
     return value
 
 

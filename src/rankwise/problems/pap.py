@@ -9,7 +9,9 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from rankwise.data import Batch, Part, Split, TableSchema
+from rankwise.data import Batch, Part, Split, TableSchema, read_rated_films
+from rankwise.data.rated_films import is_rated_films
+from rankwise.losses import list_prior
 from rankwise.metrics import evaluate
 from rankwise.models import MLPScorer, fit_scaling, scaled
 from rankwise.models.mixing import fit_sigmoid
@@ -23,6 +25,17 @@ from rankwise.training import Outputs
 from rankwise.training.options import Count, Options
 
 __all__ = ["Bipartite"]
+
+
+class UserOptions(QueryOptions):
+    """The folder of MovieLens-100K, of which features are made, see `rankwise.data.read_rated_films`; or rows with
+    users as queries: LETOR files (`grade qid:7 1:0.5 ...`), or tables with a `label` and a `query` column.
+
+    `validation` and `test` are files too, or shares of `train`: of its users, or of the rows of each user, as
+    `held_out` says ("users" or "items"). The other keys are those of search ranking.
+    """
+
+    held_out: Literal["users", "items"] = "users"
 
 
 class UserBatches(Options):
@@ -54,7 +67,7 @@ class Bipartite(Problem[TableSchema, Part]):
     schema_type: ClassVar[type[Any]] = TableSchema
 
     k: Count = 8
-    data: QueryOptions = QueryOptions()
+    data: UserOptions = UserOptions()
     model: MLPOptions = MLPOptions(hidden=())
     loss: LossChoice = LossChoice.of("pap")
     batches: UserBatches = UserBatches()
@@ -66,10 +79,16 @@ class Bipartite(Problem[TableSchema, Part]):
         return (f"pap@{self.k}", *self.metrics)
 
     def read(self, sources: Sources) -> tuple[TableSchema, Split[Part]]:
-        return read_lists(self.data, sources)
+        given = self.data.sources(sources)
+        if not is_rated_films(given["train"]):
+            return read_lists(self.data, sources)
+        if len(given) > 1:
+            raise ValueError("data: expected shares of MovieLens-100K for validation and test, got files")
+        part = read_rated_films(given["train"])
+        return TableSchema.of(part), Split(part)
 
     def cut(self, split: Split[Part], seed: int) -> Split[Part]:
-        return cut_lists(self.data, split, seed)
+        return cut_lists(self.data, split, seed, by_row=self.data.held_out == "items")
 
     def build_model(self, schema: TableSchema) -> nn.Module:
         width = len(schema.inputs)
@@ -81,7 +100,7 @@ class Bipartite(Problem[TableSchema, Part]):
 
     def build_loss(self, schema: TableSchema, train: Part, *, steps: int) -> nn.Module:
         defaults = {"k": self.k} if self.loss.takes("k") else {}
-        loss: nn.Module = self.loss.create(**defaults)
+        loss: nn.Module = self.loss.create(data_prior=lambda: list_prior(train.labels, list_ids(train)), **defaults)
         return loss
 
     def train_loader(self, train: Part, seed: int) -> DataLoader[Batch]:

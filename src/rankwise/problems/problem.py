@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader
 from typing_extensions import Self
 
 from rankwise.data import Batch, Schema, Split
-from rankwise.losses import LOSSES, create_loss
+from rankwise.losses import LOSSES, Prior, create_loss
 from rankwise.metrics import BoxTable, Evaluation, create_metric
 from rankwise.problems.inspection import Inspection
 from rankwise.training import (
@@ -45,6 +47,8 @@ __all__ = [
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
 Sources = Mapping[str, Any]
 Settings = dict[str, Any]
+# Computes the prior that `prior: data` means.
+DataPrior = Callable[[], float | Prior]
 
 S = TypeVar("S", bound=Schema)
 P = TypeVar("P")
@@ -99,8 +103,9 @@ class DataOptions(SourceOptions):
 class LossChoice(BaseModel):
     """A loss by name, with its options beside the name.
 
-    `prior: data` is the true share of positives of the training part; a mapping with `start`, `end` and `steps` is a
-    schedule. `add` is a list of further losses, such as semi-variance.
+    `prior: data` is the true share of positives in the training part, of each list or class where there are several; a
+    mapping with `start`, `end` and `steps` is a schedule, whose `end` may be `data` too. `add` is a list of further
+    losses, such as semi-variance.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -126,9 +131,8 @@ class LossChoice(BaseModel):
 
     def check_options(self) -> None:
         """Refuse options that the loss does not take."""
-        options = {**self.options, "prior": 0.1} if self.options.get("prior") == "data" else self.options
         try:
-            create_loss(self.name, **options)
+            create_loss(self.name, **self._with_prior(lambda: 0.1))
         except TypeError as problem:
             raise ValueError(str(problem)) from None
 
@@ -142,19 +146,26 @@ class LossChoice(BaseModel):
         """Return the options without the name and the additions."""
         return dict(self.model_extra or {})
 
-    def create(self, *, data_prior: Any = None, **defaults: Any) -> Any:
+    def create(self, *, data_prior: DataPrior | None = None, **defaults: Any) -> Any:
         """Return a new loss.
 
         Args:
-            data_prior: the value of `prior: data`; None refuses it.
+            data_prior: computes the value of `prior: data`; None refuses it.
             defaults: options that the choice may override.
         """
-        options = {**defaults, **self.options}
-        if options.get("prior") == "data":
-            if data_prior is None:
-                raise ValueError("loss.prior: expected a number or a schedule for this kind of problem, got data")
-            options["prior"] = data_prior
+        options = {**defaults, **self._with_prior(data_prior)}
         return create_loss(self.name, add=[{"name": each.name, **each.options} for each in self.add], **options)
+
+    def _with_prior(self, data_prior: DataPrior | None) -> dict[str, Any]:
+        """Return the options with the prior of the data instead of the word `data`."""
+        options = self.options
+        prior = options.get("prior")
+        schedule = prior if isinstance(prior, Mapping) and prior.get("end") == "data" else None
+        if prior != "data" and schedule is None:
+            return options
+        if data_prior is None:
+            raise ValueError("loss.prior: expected a number or a schedule for this kind of problem, got data")
+        return {**options, "prior": data_prior() if schedule is None else {**schedule, "end": data_prior()}}
 
     def takes(self, option: str) -> bool:
         """Return whether the loss has an option."""
@@ -194,6 +205,11 @@ class Problem(Options, ABC, Generic[S, P]):
     @property
     def whole_lists(self) -> bool:
         """Return whether the model scores the rows of a list together, so that none may be left out."""
+        return False
+
+    @property
+    def lists_on_ranks(self) -> bool:
+        """Return whether all items of a list in a batch are on one rank, always the same for a loss with state."""
         return False
 
     metrics: tuple[str, ...]
@@ -287,6 +303,10 @@ class Problem(Options, ABC, Generic[S, P]):
     @abstractmethod
     def build_loss(self, schema: S, train: P, *, steps: int) -> nn.Module:
         """Return a new loss for a training of so many steps."""
+
+    def build_schedule(self, optimiser: Optimizer, steps: int) -> LRScheduler:
+        """Return the learning-rate schedule of a training of so many steps."""
+        return self.schedule.build(optimiser, steps)
 
     @abstractmethod
     def train_loader(self, train: P, seed: int) -> DataLoader[Batch]:

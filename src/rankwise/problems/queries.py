@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from rankwise.data import Batch, Part, Split, TableSchema, cut_by_query, read_table
+from rankwise.data import Batch, Part, Split, TableSchema, cut_by_query, cut_within_queries, read_table
 from rankwise.problems.inspection import spread_over
 from rankwise.problems.problem import DataOptions, Sources
 from rankwise.training.options import Count
@@ -62,13 +62,14 @@ def read_lists(data: QueryOptions, sources: Sources) -> tuple[TableSchema, Split
     return schema, Split(**parts)
 
 
-def cut_lists(data: QueryOptions, split: Split[Part], seed: int) -> Split[Part]:
-    """Cut the missing parts from the training queries, whole ones."""
+def cut_lists(data: QueryOptions, split: Split[Part], seed: int, *, by_row: bool = False) -> Split[Part]:
+    """Cut the missing parts from the training queries: whole ones, or some rows of each."""
     shares = data.shares(split)
     if not shares:
         return split
     both = [shares.get(name, 0.0) for name in ("validation", "test")]
-    cut = cut_by_query(split.train, shares=(1 - sum(both), *both), seed=seed)
+    cut_by = cut_within_queries if by_row else cut_by_query
+    cut = cut_by(split.train, shares=(1 - sum(both), *both), seed=seed)
     return Split(cut.train, split.validation or cut.validation, split.test or cut.test)
 
 

@@ -8,8 +8,10 @@ from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader, Dataset
 
 from rankwise.data import (
@@ -27,7 +29,8 @@ from rankwise.data import (
     leave_one_out,
     number_like,
 )
-from rankwise.losses import LOSSES, ListLoss, ListStatistics, SwitchLoss
+from rankwise.estimators.groups import counts_prior
+from rankwise.losses import ListLoss, ListStatistics
 from rankwise.models import EASE, Blend, ItemItemScorer, MatrixFactorisation, NeuMF
 from rankwise.problems.batches import batches_of
 from rankwise.problems.blending import choose_blend, judged_rows
@@ -43,6 +46,7 @@ from rankwise.problems.problem import (
     batch_size,
 )
 from rankwise.problems.rows import JudgedRows, evaluate_rows, predict_rows, show_rows
+from rankwise.problems.warm_up import WarmUp
 from rankwise.samplers import SeededBatchSampler, ShuffledBatchSampler
 from rankwise.samplers.queries import HistoryBatchSampler
 from rankwise.training import Budget, EvaluationOptions, OptimiserOptions, Outputs, ScheduleOptions
@@ -148,20 +152,6 @@ class RecommenderSchedule(ScheduleOptions):
     factor: Positive = 0.3
 
 
-class RecommenderEvaluation(EvaluationOptions):
-    """Evaluate on the validation part, see `EvaluationOptions`; on so many `users` of it, evenly spread, or on all."""
-
-    every: Count | None = 200
-    users: Count | None = None
-
-    def select(self, validation: InteractionPart) -> InteractionPart:
-        """Return the users of the validation part that are evaluated during the training."""
-        judged = _with_history(validation.labels)
-        if self.users is None or self.users >= len(judged):
-            return validation
-        return validation.take(judged[spread_over(len(judged), self.users)])
-
-
 class UserListBatches(Options):
     """Batches of `users` (128, or all if there are fewer) with all items, or with so many `relevant` and `irrelevant`
     ones of each, drawn anew at each visit."""
@@ -175,19 +165,6 @@ class UserListBatches(Options):
         if (self.relevant is None) != (self.irrelevant is None):
             raise ValueError("expected relevant and irrelevant together, or neither")
         return self
-
-
-class LossWarmUp(Options):
-    """Start with another `loss` for so many `steps`."""
-
-    loss: str = "listwise-cross-entropy"
-    steps: Count
-
-    @field_validator("loss")
-    @classmethod
-    def _known(cls, loss: str) -> str:
-        LOSSES.get(loss)
-        return loss
 
 
 class Recommendation(Problem[InteractionSchema, InteractionPart]):
@@ -218,12 +195,12 @@ class Recommendation(Problem[InteractionSchema, InteractionPart]):
     data: InteractionOptions = InteractionOptions()
     model: RecommenderOptions = RecommenderOptions()
     loss: LossChoice = LossChoice.of("song", discount_shift=30)
-    warm_up: LossWarmUp | None = None
+    warm_up: WarmUp | None = None
     batches: UserListBatches = UserListBatches()
     optimiser: RecommenderOptimiser = RecommenderOptimiser()
     schedule: RecommenderSchedule = RecommenderSchedule()
     budget: Budget = Budget(epochs=30)
-    evaluation: RecommenderEvaluation = RecommenderEvaluation()
+    evaluation: EvaluationOptions = EvaluationOptions(every=200)
     refit: bool = True
     metrics: Names = ("ndcg@20", "ndcg@10", "recall@20", "hit@10", "map")
 
@@ -233,9 +210,13 @@ class Recommendation(Problem[InteractionSchema, InteractionPart]):
             raise ValueError(
                 f"{self.model.name} scores all items at once: expected no batches.relevant and no irrelevant"
             )
-        if self.warm_up is not None and self.budget.steps is not None and self.warm_up.steps >= self.budget.steps:
-            raise ValueError(f"expected a warm_up shorter than the {self.budget.steps} steps of the budget")
+        if self.warm_up is not None:
+            self.warm_up.check_budget(self.budget)
         return self
+
+    @property
+    def lists_on_ranks(self) -> bool:
+        return True
 
     @property
     def _by_history(self) -> bool:
@@ -320,9 +301,14 @@ class Recommendation(Problem[InteractionSchema, InteractionPart]):
 
     def build_loss(self, schema: InteractionSchema, train: InteractionPart, *, steps: int) -> nn.Module:
         loss = self._sampled(self.loss, train)
+        return (
+            loss if self.warm_up is None else self.warm_up.wrap_loss(loss, lambda choice: self._sampled(choice, train))
+        )
+
+    def build_schedule(self, optimiser: Optimizer, steps: int) -> LRScheduler:
         if self.warm_up is None:
-            return loss
-        return SwitchLoss(self._sampled(LossChoice.of(self.warm_up.loss), train), loss, after=self.warm_up.steps)
+            return super().build_schedule(optimiser, steps)
+        return self.warm_up.build_schedule(self.schedule, self.optimiser, optimiser, steps)
 
     def train_loader(self, train: InteractionPart, seed: int) -> DataLoader[Batch]:
         batches, known = self.batches, train.known
@@ -349,6 +335,8 @@ class Recommendation(Problem[InteractionSchema, InteractionPart]):
     def training_step(
         self, model: nn.Module, loss: nn.Module, batch: Batch, *, previous: Outputs | None = None
     ) -> Tensor:
+        if self.warm_up is not None:
+            self.warm_up.finish(model, loss)
         # In a batch of whole lists single items need no state.
         sample_ids = None if batch.labels.ndim == 2 else batch.sample_ids
         before = None if previous is None else previous(batch.features)
@@ -445,7 +433,12 @@ class Recommendation(Problem[InteractionSchema, InteractionPart]):
         if self.batches.relevant is not None and loss.takes("statistics"):
             users = train.known.rows
             options["statistics"] = ListStatistics(torch.ones_like(users), users, size=train.known.width)
-        created: ListLoss = loss.create(**options)
+        created: ListLoss = loss.create(
+            data_prior=lambda: counts_prior(
+                torch.bincount(train.known.rows, minlength=len(train.known)), train.known.width
+            ),
+            **options,
+        )
         return created
 
 

@@ -95,7 +95,8 @@ class Retrieval(Problem[TableSchema, Part]):
     def training_step(
         self, model: nn.Module, loss: nn.Module, batch: Batch, *, previous: Outputs | None = None
     ) -> Tensor:
-        return embedding_step(loss, model(batch.features), batch.labels, batch.features, previous)
+        before = None if previous is None else previous(batch.features)
+        return embedding_step(loss, model(batch.features), batch.labels, before)
 
     def predict(self, model: nn.Module, part: Part) -> Tensor:
         """Return the vectors (N, d) of the rows of a part."""

@@ -141,7 +141,7 @@ class Tabular(Problem[TableSchema, Part]):
     def build_loss(self, schema: TableSchema, train: Part, *, steps: int) -> nn.Module:
         if LOSSES.get(self.loss.name).inputs != "scores":
             raise ValueError(f"loss: expected one over scores, got {self.loss.name!r}, which is over embeddings")
-        loss: nn.Module = self.loss.create(data_prior=data_prior(train.labels))
+        loss: nn.Module = self.loss.create(data_prior=lambda: data_prior(train.labels))
         return loss
 
     def train_loader(self, train: Part, seed: int) -> DataLoader[Batch]:

@@ -79,7 +79,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Summary:
-    """Mean, sample standard deviation, and a 95 % interval of the mean, of values over seeds."""
+    """Summary of values over seeds: mean, sample standard deviation, and a 95 % interval of the mean."""
 
     mean: float
     std: float

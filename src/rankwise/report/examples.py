@@ -19,7 +19,7 @@ SHARES = (0, 0.1, 0.35, 0.65, 0.9, 1)
 
 
 def example_sections(inspection: Inspection, metric: str) -> list[Section]:
-    """Rankings of the worst list, the best and some between; of a single list its worst mistakes."""
+    """Return sections with the worst, the best and some other lists; for a single list, with its worst errors."""
     sections = [_drawings(inspection.drawings)] if inspection.drawings else []
     if len(inspection.evaluation.query_ids) == 1:
         return [*sections, _mistakes(inspection)]

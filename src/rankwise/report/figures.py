@@ -1,4 +1,4 @@
-"""The plots of a comparison over seeds."""
+"""Plots of a comparison over seeds."""
 
 from __future__ import annotations
 

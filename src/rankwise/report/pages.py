@@ -93,7 +93,7 @@ def _that_matter(setting: object) -> object:
 
 
 def _in_words(value: object) -> str:
-    """Settings in one line: the name first, then the others."""
+    """Format settings in one line: the name first, then the others."""
     if isinstance(value, Mapping):
         name = f"{value['name']}: " if "name" in value else ""
         others = ", ".join(

@@ -1,4 +1,4 @@
-"""The report of the simulation."""
+"""Report of the simulation."""
 
 from __future__ import annotations
 

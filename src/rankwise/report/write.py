@@ -31,11 +31,11 @@ def write_report(path: str | os.PathLike[str], report: Report) -> Path:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> Path:
-    """Write a text file; either the whole file appears or what was there before stays.
+    """Write a text file atomically: on an error, an earlier file is unchanged.
 
     Args:
-        path: of the file. Its folder must exist.
-        text: what to write, in UTF-8.
+        path: path of the file. Its folder must exist.
+        text: its content, written in UTF-8.
 
     Returns:
         The path.

@@ -202,7 +202,7 @@ def _log1p(value: Tensor) -> Tensor:
 
 @contextmanager
 def _without_warnings_of_torch() -> Iterator[None]:
-    """Leave out what torch 2.10 says of its own code: that it calls what it deprecates, and shares a buffer it read."""
+    """Suppress two warnings of torch 2.10 about its own code: a deprecated call, and a read-only buffer."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)` is deprecated", FutureWarning)
         warnings.filterwarnings("ignore", "The given buffer is not writable", UserWarning)

@@ -218,6 +218,8 @@ class Words(Interface):
 
     def __init__(self, run: Run, model: nn.Module) -> None:
         super().__init__(run, model)
+        if run.schema.longest is not None:
+            raise ValueError("run: expected a model of counts of words to export, got one of texts (xml-cnn)")
         self.inputs = {"features": ("rows", run.schema.features)}
         self.module = _ScoreRows(model, nn.Identity())
 

@@ -280,7 +280,7 @@ class Run:
 
     @property
     def _verb(self) -> str:
-        """Return the method that uses this run."""
+        """Return the names of the methods to use this run with, for error messages."""
         if isinstance(self.schema, InteractionSchema):
             return "recommend"
         if isinstance(self.schema, TextSchema):

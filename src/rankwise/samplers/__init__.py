@@ -1,8 +1,7 @@
-"""Batch samplers: which items stand in a batch together.
+"""Batch samplers for `DataLoader(batch_sampler=...)`, with relevant and irrelevant items in every batch.
 
-A ranking loss learns from pairs of a relevant and an irrelevant item, so a batch must hold both. These samplers
-make such batches, for `DataLoader(batch_sampler=...)`. They draw from a generator of their own, made from `seed` and
-the epoch; no global random state is read or changed.
+A ranking loss compares relevant with irrelevant items, so a batch needs both. The samplers use their own generator,
+seeded by `seed` and the epoch; they neither read nor change the global random state.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ SAMPLERS: Registry[SamplerRecord] = Registry("sampler")
 SAMPLERS.add(
     SamplerRecord(
         name="shuffled",
-        summary="all items in random order, whatever their labels",
+        summary="all items in random order, for any labels",
         build=ShuffledBatchSampler,
     )
 )
@@ -56,12 +55,12 @@ SAMPLERS.add(
 
 
 def create_sampler(name: str, labels: object, **options: Any) -> SeededBatchSampler:
-    """Make a batch sampler by its name in the registry.
+    """Create a batch sampler by its registered name.
 
     Args:
         name: "shuffled", "binary", "classes" or "queries".
-        labels: (N,) the label of every item of the data set.
-        options: what the sampler of that name takes.
+        labels: (N,) label of every item of the data set.
+        options: arguments of that sampler.
 
     Example:
         >>> create_sampler("binary", [0, 0, 1, 0, 1, 0], positives=1, negatives=2)

@@ -1,4 +1,4 @@
-"""Batches of labelled items: shuffled, of positives and negatives, of classes."""
+"""Batch samplers of labelled items: shuffled, of positives and negatives, of classes."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ SHORT_CLASSES = ("take", "skip", "error")
 
 
 class ShuffledBatchSampler(SeededBatchSampler):
-    """Batches of all items in random order, each once per epoch, whatever their labels.
+    """Batch sampler of all items in random order, each once per epoch.
 
     Args:
-        labels: (N,) one per item of the data set; only their number matters.
+        labels: (N,) labels of the data set; only their number matters.
         batch_size: items in every batch; the last one may hold fewer.
         drop_last: leave out a last batch that is not full.
-        seed: a whole number of at least 0; with the epoch it decides every batch.
+        seed: a whole number of at least 0; seed and epoch determine every batch.
         rank: see `SeededBatchSampler`.
         world_size: see `SeededBatchSampler`.
 
@@ -70,20 +70,19 @@ class ShuffledBatchSampler(SeededBatchSampler):
 
 
 class BinaryBatchSampler(SeededBatchSampler):
-    """Batches of a fixed number of positives and negatives.
+    """Batch sampler of a fixed number of positives and negatives.
 
-    An epoch goes once over the negatives, each exactly once, the last batch holding what is left of them. The
-    positives are shuffled and gone over again and again, each equally often, give or take one. No item stands twice
-    in a batch. In a batch the positives come first.
+    An epoch is one pass over the negatives; its last batch may have fewer. The positives are shuffled and repeated,
+    each equally often up to a difference of one. No item occurs twice in a batch. In a batch the positives come first.
 
     Args:
         labels: (N,) 0 or 1 for every item of the data set.
-        positives: positives in every batch, at most as many as there are.
-        negatives: negatives in every batch, at most as many as there are.
+        positives: positives in every batch, at most those of the data set.
+        negatives: negatives in every batch, at most those of the data set.
         batches: length of an epoch; by default one pass over the negatives. If given, every batch is full, and the
-            negatives too are gone over again and again.
+            negatives are repeated too.
         drop_last: leave out a last batch with fewer negatives.
-        seed: a whole number of at least 0; with the epoch it decides every batch.
+        seed: a whole number of at least 0; seed and epoch determine every batch.
         rank: see `SeededBatchSampler`.
         world_size: see `SeededBatchSampler`.
 
@@ -108,11 +107,11 @@ class BinaryBatchSampler(SeededBatchSampler):
         rank: int | None = None,
         world_size: int | None = None,
     ) -> None:
-        of_items = check_item_labels(labels)
-        check_labels(of_items, "binary")
-        wanted = of_items.to(torch.bool).numpy()
-        self._positive_items = np.flatnonzero(wanted)
-        self._negative_items = np.flatnonzero(~wanted)
+        item_labels = check_item_labels(labels)
+        check_labels(item_labels, "binary")
+        positive = item_labels.to(torch.bool).numpy()
+        self._positive_items = np.flatnonzero(positive)
+        self._negative_items = np.flatnonzero(~positive)
         self.positives = check_at_most("positives", positives, len(self._positive_items), "positive labels")
         self.negatives = check_at_most("negatives", negatives, len(self._negative_items), "negative labels")
         if batches is None:
@@ -120,7 +119,7 @@ class BinaryBatchSampler(SeededBatchSampler):
         else:
             self._negatives_in_epoch = check_count("batches", batches, least=1) * self.negatives
         super().__init__(
-            items=len(wanted),
+            items=len(positive),
             batches=number_of_batches(self._negatives_in_epoch, self.negatives, drop_last),
             batch_size=self.positives + self.negatives,
             drop_last=drop_last,
@@ -144,22 +143,22 @@ class BinaryBatchSampler(SeededBatchSampler):
 
 
 class ClassBatchSampler(SeededBatchSampler):
-    """Batches of a fixed number of classes and of samples per class.
+    """Batch sampler of a fixed number of classes and of samples per class.
 
-    An epoch visits every class equally often: as often as a class of average size needs to show all its samples. A
-    visit takes samples that the class has not shown yet in this epoch; once all were shown, it is shuffled anew. No
-    item and no class stands twice in a batch. In a batch the samples of a class stand together.
+    An epoch visits every class equally often, so that a class of average size yields all its samples. Within a class,
+    samples come in random order without replacement; after the last one they are shuffled again. No item and no class
+    occurs twice in a batch. In a batch the samples of a class are adjacent.
 
     Args:
-        labels: (N,) the class of every item of the data set, any integers.
+        labels: (N,) class of every item of the data set, any integers.
         classes: classes in every batch; the last batch of an epoch may hold fewer.
         samples_per_class: samples of each of these classes.
         batches: length of an epoch. If given, every batch has all its classes, and classes are visited equally
-            often, give or take one.
-        short_classes: what to do with a class of fewer than `samples_per_class` samples: "take" all it has (such a
+            often, up to a difference of one.
+        short_classes: treatment of a class of fewer than `samples_per_class` samples: "take" all its samples (such a
             batch is smaller), "skip" the class, or "error".
         drop_last: leave out a last batch with fewer classes.
-        seed: a whole number of at least 0; with the epoch it decides every batch.
+        seed: a whole number of at least 0; seed and epoch determine every batch.
         rank: see `SeededBatchSampler`.
         world_size: see `SeededBatchSampler`.
 
@@ -184,10 +183,10 @@ class ClassBatchSampler(SeededBatchSampler):
         rank: int | None = None,
         world_size: int | None = None,
     ) -> None:
-        of_items = check_ids("labels", check_item_labels(labels)).numpy()
+        item_labels = check_ids("labels", check_item_labels(labels)).numpy()
         self.samples_per_class = check_count("samples_per_class", samples_per_class, least=1)
         self.short_classes = check_choice("short_classes", short_classes, SHORT_CLASSES)
-        self._items_of_class = _group(of_items, self.samples_per_class, self.short_classes)
+        self._items_of_class = _group(item_labels, self.samples_per_class, self.short_classes)
         self.classes = check_at_most("classes", classes, len(self._items_of_class), "classes to draw from")
         if batches is None:
             drawn = sum(map(len, self._items_of_class))
@@ -196,7 +195,7 @@ class ClassBatchSampler(SeededBatchSampler):
         else:
             self._visits = check_count("batches", batches, least=1) * self.classes
         super().__init__(
-            items=len(of_items),
+            items=len(item_labels),
             batches=number_of_batches(self._visits, self.classes, drop_last),
             batch_size=self.classes * self.samples_per_class,
             drop_last=drop_last,
@@ -215,17 +214,17 @@ class ClassBatchSampler(SeededBatchSampler):
         classes = Deck(np.arange(len(self._items_of_class)), generator)
         samples: dict[int, Deck] = {}
         for number in range(len(self)):
-            hands = []
+            parts = []
             for which in classes.deal(min(self.classes, self._visits - number * self.classes)).tolist():
                 if which not in samples:
                     samples[which] = Deck(self._items_of_class[which], generator)
-                hands.append(samples[which].deal(min(self.samples_per_class, len(self._items_of_class[which]))))
-            yield np.concatenate(hands)
+                parts.append(samples[which].deal(min(self.samples_per_class, len(self._items_of_class[which]))))
+            yield np.concatenate(parts)
 
 
-def _group(of_items: Indices, samples_per_class: int, short_classes: str) -> list[Indices]:
-    order = np.argsort(of_items, kind="stable")
-    names, starts = np.unique(of_items[order], return_index=True)
+def _group(item_labels: Indices, samples_per_class: int, short_classes: str) -> list[Indices]:
+    order = np.argsort(item_labels, kind="stable")
+    names, starts = np.unique(item_labels[order], return_index=True)
     groups = np.split(order, starts[1:])
     short = [len(group) < samples_per_class for group in groups]
     if short_classes == "error" and any(short):

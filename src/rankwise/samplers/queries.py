@@ -1,4 +1,4 @@
-"""Batches of lists: queries with their documents, users with their histories."""
+"""Batch samplers of lists: queries with their documents, users with their histories."""
 
 from __future__ import annotations
 
@@ -25,24 +25,26 @@ WITHOUT_RELEVANT = ("skip", "keep", "error")
 
 
 class QueryBatchSampler(SeededBatchSampler):
-    """Batches of a fixed number of queries, with a number of relevant and irrelevant items of each.
+    """Batch sampler of a fixed number of queries, with a number of relevant and irrelevant items of each.
 
-    An epoch visits every query once. A visit draws items of the query at random, none twice; a query with fewer than
-    asked for gives all it has. In a batch the items of a query stand together, the relevant ones first. The cost of a
-    visit depends on what is drawn, not on the length of the list.
+    An epoch visits every query once. A visit draws items of the query at random without replacement, or all of them if
+    there are too few. In a batch the items of a query are adjacent, the relevant ones first. The time of a visit
+    depends on the number of items drawn, not on the length of the list.
 
     Args:
-        labels: (N,) the grade of every item of the data set; above 0 is relevant.
-        query_ids: (N,) the query each item belongs to, any integers.
+        labels: (N,) grade of every item of the data set; above 0 is relevant.
+        query_ids: (N,) query of each item, any integers.
         queries: queries in every batch; the last batch of an epoch may hold fewer.
         relevant: relevant items of each query, or None for all of them.
         irrelevant: irrelevant items of each query, or None for all of them. With both None batches hold whole lists.
-        without_relevant: what to do with queries without a relevant item, from which a ranking loss learns nothing:
+        longest: items of a query at most, or None. A longer list is cut to that many items, drawn at random at each
+            visit, one relevant item at least among them.
+        without_relevant: treatment of queries without a relevant item, for which ranking losses have no gradient:
             "skip" them, "keep" them, or "error".
         batches: length of an epoch. If given, every batch has all its queries, and queries are visited equally often,
-            give or take one.
+            up to a difference of one.
         drop_last: leave out a last batch with fewer queries.
-        seed: a whole number of at least 0; with the epoch it decides every batch.
+        seed: a whole number of at least 0; seed and epoch determine every batch.
         keep_lists: whether the items of a query go to the same process at every visit, for models that look at whole
             lists and losses that keep lists local; the shares then differ in size, and may be empty. Otherwise they may
             go to different processes; the losses join them again.
@@ -50,7 +52,7 @@ class QueryBatchSampler(SeededBatchSampler):
         world_size: see `SeededBatchSampler`.
 
     Attributes:
-        skipped: how many queries were left out because they have no relevant item.
+        skipped: number of queries that were left out because they have no relevant item.
 
     Example:
         >>> labels, query_ids = [1, 0, 0, 0, 0, 2, 0], [7, 7, 7, 7, 5, 5, 5]
@@ -69,6 +71,7 @@ class QueryBatchSampler(SeededBatchSampler):
         queries: int,
         relevant: int | None = None,
         irrelevant: int | None = None,
+        longest: int | None = None,
         without_relevant: str = "skip",
         batches: int | None = None,
         drop_last: bool = False,
@@ -83,27 +86,26 @@ class QueryBatchSampler(SeededBatchSampler):
         check_same_shape("query_ids", ids, "labels", grades.shape)
         self.relevant = None if relevant is None else check_count("relevant", relevant, least=1)
         self.irrelevant = None if irrelevant is None else check_count("irrelevant", irrelevant, least=0)
+        self.longest = None if longest is None else check_count("longest", longest, least=1)
         self.without_relevant = check_choice("without_relevant", without_relevant, WITHOUT_RELEVANT)
         self._ids = ids.numpy() if keep_lists else None
-        found = _items_of_queries(grades.numpy() > 0, ids.numpy())
-        empty = sum(len(hits) == 0 for hits, _ in found)
+        lists = _items_of_queries(grades.numpy() > 0, ids.numpy())
+        empty = sum(len(hits) == 0 for hits, _ in lists)
         if empty and without_relevant == "error":
             raise ValueError(
-                f"labels: expected a relevant item in every query, got none in {empty} of {len(found)} queries"
+                f"labels: expected a relevant item in every query, got none in {empty} of {len(lists)} queries"
             )
         if empty and without_relevant == "keep" and irrelevant == 0:
             raise ValueError(
-                "irrelevant: expected 1 or more with without_relevant='keep', got 0, which leaves nothing of the "
-                f"{empty} of {len(found)} queries without a relevant item"
+                "irrelevant: expected 1 or more with without_relevant='keep', got 0, which leaves no item of the "
+                f"{empty} of {len(lists)} queries without a relevant item"
             )
         self.skipped = empty if without_relevant == "skip" else 0
-        self._queries = found if without_relevant == "keep" else [(hits, rest) for hits, rest in found if len(hits)]
+        self._queries = lists if without_relevant == "keep" else [(hits, rest) for hits, rest in lists if len(hits)]
         self.queries = check_at_most("queries", queries, len(self._queries), "queries to draw from")
         visits = len(self._queries) if batches is None else check_count("batches", batches, least=1) * self.queries
         self._visits = visits
-        sizes = sorted(
-            self._size(hits, self.relevant) + self._size(rest, self.irrelevant) for hits, rest in self._queries
-        )
+        sizes = sorted(self._length(hits, rest) for hits, rest in self._queries)
         super().__init__(
             items=len(grades),
             batches=number_of_batches(visits, self.queries, drop_last),
@@ -123,12 +125,12 @@ class QueryBatchSampler(SeededBatchSampler):
     def _draw(self, generator: torch.Generator) -> Iterator[Indices]:
         queries = Deck(np.arange(len(self._queries)), generator)
         for number in range(len(self)):
-            hands = []
+            parts = []
             for which in queries.deal(min(self.queries, self._visits - number * self.queries)).tolist():
                 hits, rest = self._queries[which]
-                hands.append(_some(hits, self._size(hits, self.relevant), generator))
-                hands.append(_some(rest, self._size(rest, self.irrelevant), generator))
-            yield np.concatenate(hands)
+                relevant, irrelevant = self._numbers(hits, rest, generator)
+                parts += [_some(hits, relevant, generator), _some(rest, irrelevant, generator)]
+            yield np.concatenate(parts)
 
     def _own(self, batch: Indices, rank: int, world_size: int) -> Indices:
         if self._ids is None:
@@ -136,13 +138,28 @@ class QueryBatchSampler(SeededBatchSampler):
         own: Indices = batch[list_owners(self._ids[batch], world_size) == rank]
         return own
 
+    def _length(self, hits: Indices, rest: Indices) -> int:
+        """Return the number of items that a visit draws of a query."""
+        length = self._size(hits, self.relevant) + self._size(rest, self.irrelevant)
+        return length if self.longest is None else min(self.longest, length)
+
+    def _numbers(self, hits: Indices, rest: Indices, generator: torch.Generator) -> tuple[int, int]:
+        """Return the numbers of relevant and irrelevant items that a visit draws of a query."""
+        relevant, irrelevant = self._size(hits, self.relevant), self._size(rest, self.irrelevant)
+        length = self._length(hits, rest)
+        if length < relevant + irrelevant:
+            drawn = int((draw_distinct(relevant + irrelevant, length, generator) < relevant).sum())
+            relevant = max(drawn, min(1, relevant))
+            irrelevant = length - relevant
+        return relevant, irrelevant
+
     @staticmethod
     def _size(items: Indices, wanted: int | None) -> int:
         return len(items) if wanted is None else min(wanted, len(items))
 
 
 def _items_of_queries(relevant: np.ndarray, ids: Indices) -> list[tuple[Indices, Indices]]:
-    """The relevant and the irrelevant items of every query, in the order of the query ids."""
+    """Return the relevant and the irrelevant items of every query, sorted by query id."""
     order = np.lexsort((~relevant, ids))
     sorted_ids = ids[order]
     starts = np.flatnonzero(np.r_[True, sorted_ids[1:] != sorted_ids[:-1]]) if len(order) else order
@@ -152,27 +169,26 @@ def _items_of_queries(relevant: np.ndarray, ids: Indices) -> list[tuple[Indices,
 
 
 def _some(items: Indices, count: int, generator: torch.Generator) -> Indices:
-    """`count` different items, uniformly at random, in random order."""
+    """Draw `count` different items uniformly at random, in random order."""
     return items[draw_distinct(len(items), count, generator)]
 
 
 class HistoryBatchSampler(SeededBatchSampler):
-    """Batches of a fixed number of users, with a number of chosen and other items of each.
+    """Batch sampler of a fixed number of users, with a number of chosen and other items of each.
 
-    Only the chosen pairs are named; a user's other items are all the rest. An index stands for a pair:
-    `user * items + item`. An epoch visits every user with a chosen item once; a visit draws items at random, none
-    twice; a user with fewer than asked for gives all there are. The cost of a visit does not depend on the number of
-    items.
+    Only the chosen pairs are given; all remaining items are a user's other items. An index encodes a pair:
+    `user * items + item`. An epoch visits every user with a chosen item once; a visit draws items at random without
+    replacement, or all of them if there are too few. The time of a visit does not depend on the number of items.
 
     Args:
-        user_ids: (N,) the users of the chosen pairs, 0 or more.
-        item_ids: (N,) the items of the chosen pairs, 0 to `items` - 1.
-        items: how many items there are.
+        user_ids: (N,) users of the chosen pairs, 0 or more.
+        item_ids: (N,) items of the chosen pairs, 0 to `items` - 1.
+        items: number of items.
         users: users in every batch; the last batch of an epoch may hold fewer.
         relevant: chosen items of each user.
         irrelevant: other items of each user.
         drop_last: leave out a last batch with fewer users.
-        seed: a whole number of at least 0; with the epoch it decides every batch.
+        seed: a whole number of at least 0; seed and epoch determine every batch.
         rank: see `SeededBatchSampler`. The items of a user go to the same process at every visit, so that the shares
             differ in size and may be empty.
         world_size: see `SeededBatchSampler`.
@@ -233,13 +249,13 @@ class HistoryBatchSampler(SeededBatchSampler):
     def _draw(self, generator: torch.Generator) -> Iterator[Indices]:
         deck = Deck(np.arange(len(self._users)), generator)
         for number in range(len(self)):
-            hands = []
+            parts = []
             for which in deck.deal(min(self.users, len(self._users) - number * self.users)).tolist():
                 own = self._histories[which]
                 others = self.items - len(own)
                 hits = own[draw_distinct(len(own), min(self.relevant, len(own)), generator)]
-                places = draw_distinct(others, min(self.irrelevant, others), generator)
-                # The p-th of the other items is p plus the chosen ones before it.
-                rest = places + np.searchsorted(own - np.arange(len(own)), places, side="right")
-                hands.append(self._users[which] * self.items + np.concatenate([hits, rest]))
-            yield np.concatenate(hands)
+                index = draw_distinct(others, min(self.irrelevant, others), generator)
+                # The p-th other item is p plus the number of chosen items before it.
+                rest = index + np.searchsorted(own - np.arange(len(own)), index, side="right")
+                parts.append(self._users[which] * self.items + np.concatenate([hits, rest]))
+            yield np.concatenate(parts)

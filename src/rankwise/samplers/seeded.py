@@ -1,4 +1,4 @@
-"""What all batch samplers share: epochs, the split over processes, and resuming."""
+"""Base class and helpers of batch samplers: epochs, the split over processes, and resuming."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ __all__ = [
 
 
 class SeededBatchSampler(BatchSampler):
-    """What all batch samplers here share: epochs, the split over processes, and resuming.
+    """Base class of batch samplers: epochs, the split over processes, and resuming.
 
     The batches of an epoch depend on the data, the options, `seed` and the epoch only. Every process draws the same
-    global batch and keeps its own share of it, so 1, 2 or 3 processes see the same global batches; the shares are
-    disjoint, together complete, and differ in size by at most one.
+    global batch and yields its own share of it, so the global batches do not depend on the number of processes. The
+    shares are disjoint, together complete, and differ in size by at most one.
 
-    Every complete pass counts as an epoch: the next one is in another order. A loop may also say which epoch is meant
-    by `set_epoch`, as with `torch.utils.data.DistributedSampler`.
+    Every complete pass counts as an epoch: the next one has another order. A loop may also set the epoch by
+    `set_epoch`, as with `torch.utils.data.DistributedSampler`.
 
     Args:
-        items: how many items the data set holds.
-        batches: how many batches an epoch holds.
-        batch_size: how many items a full global batch holds.
-        drop_last: whether a smaller last batch was left out.
+        items: number of items of the data set.
+        batches: number of batches of an epoch.
+        batch_size: number of items of a full global batch.
+        drop_last: whether a smaller last batch is left out.
         seed: a whole number of at least 0.
-        rank: which share to yield. By default asked from `torch.distributed` when a pass begins. A trainer that splits
-            batches over processes by itself needs `rank=0, world_size=1` here.
-        world_size: into how many shares a batch is split; given together with `rank`.
+        rank: index of the share to yield. By default the rank of `torch.distributed` when a pass begins. A trainer that
+            splits batches over processes by itself needs `rank=0, world_size=1` here.
+        world_size: number of shares of a batch; given together with `rank`.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class SeededBatchSampler(BatchSampler):
     ) -> None:
         self.batch_size = batch_size
         self.drop_last = drop_last
-        # Not self: a trainer that finds `set_epoch` there would call it with its own count and undo a loaded state.
+        # Not self: a trainer would call its `set_epoch` with the trainer's own count, and undo a loaded state.
         self.sampler = range(items)
         self.seed = check_count("seed", seed, least=0)
         self._share = _check_share_of(rank, world_size)
@@ -73,21 +73,21 @@ class SeededBatchSampler(BatchSampler):
 
     @abstractmethod
     def _draw(self, generator: torch.Generator) -> Iterator[Indices]:
-        """The global batches of one epoch."""
+        """Yield the global batches of one epoch."""
 
     @property
     def epoch(self) -> int:
-        """The epoch that is under way, or comes next if none was begun."""
+        """Return the current epoch, or the next one if none has begun."""
         return self._epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Say which epoch the next pass is. Naming the epoch of a loaded state again keeps its place in it."""
+        """Set the epoch of the next pass. Setting the epoch of a loaded state again keeps its position."""
         epoch = check_count("epoch", epoch, least=0)
         if epoch != self._epoch or self._finished:
             self._begin(epoch)
 
     def __len__(self) -> int:
-        """Batches in a whole epoch, the same on every process."""
+        """Return the number of batches of an epoch, equal on every process."""
         return self._batches
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -97,11 +97,11 @@ class SeededBatchSampler(BatchSampler):
         return self._pass(*(self._share or _ask_share()))
 
     def state_dict(self, *, batch: int | None = None) -> dict[str, int]:
-        """Where this sampler stands, for a checkpoint.
+        """Return the position of this sampler, for a checkpoint.
 
         Args:
-            batch: how many batches of the epoch the training has used; by default those this sampler gave out. A
-                DataLoader with workers reads ahead, so with one the training loop must count and say it.
+            batch: number of batches of the epoch that the training has used; by default those that this sampler
+                yielded. A DataLoader with workers prefetches, so there the training loop must count and pass it.
         """
         done = self._done if batch is None else check_count("batch", batch, least=0)
         return {
@@ -113,7 +113,7 @@ class SeededBatchSampler(BatchSampler):
         }
 
     def load_state_dict(self, state_dict: Mapping[str, int]) -> None:
-        """Take up a saved state: the next pass gives exactly the batches of that epoch that were left.
+        """Load a saved state: the next pass yields exactly the remaining batches of that epoch.
 
         The number of processes may have changed since.
         """
@@ -123,7 +123,7 @@ class SeededBatchSampler(BatchSampler):
         self._start = self._done = new["batch"]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Give what a copy goes on with: as a loaded state does, with the batches of the epoch that are left."""
+        """Return the state of a copy, which continues with the remaining batches of the epoch, like a loaded state."""
         return {**self.__dict__, "_start": self._start if self._finished else self._done}
 
     def _begin(self, epoch: int) -> None:
@@ -145,12 +145,12 @@ class SeededBatchSampler(BatchSampler):
         self._finished = True
 
     def _own(self, batch: Indices, rank: int, world_size: int) -> Indices:
-        """The share of a global batch that a process keeps."""
+        """Return the share of a global batch that a process yields."""
         return batch[rank::world_size]
 
 
 def _generator(seed: int, epoch: int) -> torch.Generator:
-    # Mixed, not added: seed 1 in epoch 0 is not seed 0 in epoch 1.
+    # Hashed, not added: seed 1 in epoch 0 must differ from seed 0 in epoch 1.
     mixed = np.random.SeedSequence([seed, epoch]).generate_state(1, np.uint64)
     return torch.Generator().manual_seed(int(mixed[0]))
 
@@ -212,30 +212,30 @@ def check_at_most(name: str, value: int, available: int, what: str) -> int:
 
 
 class Deck:
-    """Cards dealt in random order, each once before any comes again, and never the same twice in one hand."""
+    """Indices drawn in random order, each once before any is repeated, and never twice in one draw."""
 
-    def __init__(self, cards: Indices, generator: torch.Generator) -> None:
-        self._cards = cards
+    def __init__(self, indices: Indices, generator: torch.Generator) -> None:
+        self._indices = indices
         self._generator = generator
-        self._left = cards[:0]
+        self._left = indices[:0]
 
     def deal(self, count: int) -> Indices:
-        hand, self._left = self._left[:count], self._left[count:]
-        missing = count - len(hand)
+        drawn, self._left = self._left[:count], self._left[count:]
+        missing = count - len(drawn)
         if missing == 0:
-            return hand
-        fresh: Indices = self._cards[torch.randperm(len(self._cards), generator=self._generator).numpy()]
-        if len(hand) == 0:
-            self._left = fresh[missing:]
-            return fresh[:missing]
-        # Cards still in the hand keep their place further back, so every round deals every card once.
-        chosen = np.flatnonzero(np.isin(fresh, hand, invert=True))[:missing]
-        self._left = np.delete(fresh, chosen)
-        return np.concatenate([hand, fresh[chosen]])
+            return drawn
+        shuffled: Indices = self._indices[torch.randperm(len(self._indices), generator=self._generator).numpy()]
+        if len(drawn) == 0:
+            self._left = shuffled[missing:]
+            return shuffled[:missing]
+        # Indices of this draw are skipped but stay in the new round, so every round has every index once.
+        chosen = np.flatnonzero(np.isin(shuffled, drawn, invert=True))[:missing]
+        self._left = np.delete(shuffled, chosen)
+        return np.concatenate([drawn, shuffled[chosen]])
 
 
 def draw_distinct(available: int, count: int, generator: torch.Generator) -> Indices:
-    """`count` different numbers below `available`, uniformly at random, in random order.
+    """Draw `count` different numbers below `available` uniformly at random, in random order.
 
     Example:
         >>> sorted(draw_distinct(3, 3, torch.Generator()).tolist())
@@ -244,7 +244,7 @@ def draw_distinct(available: int, count: int, generator: torch.Generator) -> Ind
     if 3 * count >= available:
         order: Indices = torch.randperm(available, generator=generator)[:count].numpy()
         return order
-    # Draw with repetition and keep each the first time it comes.
+    # Draw with replacement and keep the first occurrence of each number.
     drawn: Indices = np.empty(0, dtype=np.int64)
     while len(drawn) < count:
         more = torch.randint(available, (2 * count,), generator=generator).numpy()

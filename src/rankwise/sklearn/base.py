@@ -91,7 +91,7 @@ class RankingEstimator(BaseEstimator):  # type: ignore[misc]
         return loss
 
     def _check_weights(self, X: Any, sample_weight: Any) -> tuple[Floats, NDArray[np.bool_]]:
-        """Weights (N,), and which of them are above 0: the others are as good as absent."""
+        """Return the weights (N,) and the mask of those above 0; rows of weight 0 are ignored."""
         weights: Floats = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         if not weights.any():  # newer versions of scikit-learn refuse it themselves
             raise ValueError("sample_weight: expected at least one non-zero weight")

@@ -53,7 +53,7 @@ class APClassifier(ClassifierMixin, RankingEstimator):  # type: ignore[misc]
         hidden_layer_sizes: the widths of the hidden layers of networks.
         members: how many members each learner has; their scores are averaged.
         max_iter: optimiser steps of a network at most.
-        batch_size: rows in a batch; a table of no more rows is gone over as a whole.
+        batch_size: rows in a batch; a table of no more rows is one batch.
         learning_rate: of AdamW; it falls to 0 over `max_iter`.
         weight_decay: of AdamW.
         validation_fraction: the share of rows, of each class, held out from each member.
@@ -121,7 +121,7 @@ class APClassifier(ClassifierMixin, RankingEstimator):  # type: ignore[misc]
         Args:
             X: (N, D) numbers: an array or a sparse CSR matrix; or a pandas or polars frame with columns of any kind.
             y: (N,) classes.
-            sample_weight: (N,) numbers of 0 or more; 0 is as good as absent, 2 as good as twice.
+            sample_weight: (N,) numbers of 0 or more; rows of weight 0 are ignored, weight 2 counts as two rows.
         """
         self._check_options("batch_size")
         check_choice("model", self.model, _MODELS)
@@ -133,7 +133,7 @@ class APClassifier(ClassifierMixin, RankingEstimator):  # type: ignore[misc]
         self._start_random()
         keys = row_keys(X, self._draw_seed())
         if X.shape[0] <= self.batch_size:
-            # A small table is gone over as a whole, so rows may be merged: twice the row is then twice the weight.
+            # A small table is one batch, so rows may be merged: twice the row is then twice the weight.
             rows, weights = merge_rows(keys, kinds, weights)
             X, keys, kinds = X[rows], keys[rows], kinds[rows]
         held = hold_out(keys, kinds, self.members, self.validation_fraction)

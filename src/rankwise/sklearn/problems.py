@@ -30,13 +30,13 @@ class Problem(Protocol):
     held: NDArray[np.bool_]
 
     def batches(self, random: np.random.Generator) -> Iterator[Batch]:
-        """Batches without end."""
+        """Yield batches without end."""
 
     def cost(self, loss: nn.Module, scores: Tensor, batch: Batch) -> Tensor:
-        """The loss of the scores (M, B, C) of a batch, a scalar."""
+        """Compute the loss of the scores (M, B, C) of a batch, a scalar."""
 
     def quality(self, scores: Tensor, rows: Rows) -> float:
-        """The metric of one member's scores (n, C) of some rows; NaN where it is not defined."""
+        """Compute the metric of one member's scores (n, C) of some rows; NaN if it is undefined."""
 
 
 class OneList:

@@ -12,11 +12,11 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from rankwise.checks import check_k, check_labels
 from rankwise.deprecation import renamed_argument
-from rankwise.gains import Gain
 from rankwise.metrics import Metric, create_metric, evaluate
 from rankwise.sklearn.base import Floats, RankingEstimator
 from rankwise.sklearn.problems import ManyLists, hold_out
 from rankwise.sklearn.table import scaler_of
+from rankwise.surrogates import Gain
 
 __all__ = ["ListRanker", "NDCGRanker", "PApRanker"]
 
@@ -42,7 +42,7 @@ class ListRanker(RankingEstimator):
             X: (N, D) numbers: an array or a sparse CSR matrix; or a pandas or polars frame with columns of any kind.
             y: (N,) how relevant each row is: 0 or more, for pAp@k 0 or 1.
             qid: (N,) the query of each row, numbers or strings in any order; None is refused.
-            sample_weight: (N,) numbers of 0 or more; 0 is as good as absent.
+            sample_weight: (N,) numbers of 0 or more; rows of weight 0 are ignored.
         """
         self._check_options("batch_queries")
         metric = self._metric()

@@ -111,7 +111,7 @@ class _Case:
         keep[:, self.grades + 1 :: 3] = False
         value, gradient = _run(self.build(), scores, labels, query_ids=ids, weights=keep.double())
         masked, masked_gradient = _run(self.build(), scores, labels, query_ids=ids, mask=keep)
-        _same("weight 0 is not as good as absent", value, masked)
+        _same("weight 0 does not equal a masked item", value, masked)
         _same("weight 0 changes the gradient of others", gradient, masked_gradient)
         scaled, _ = _run(self.build(), scores, labels, query_ids=ids, weights=keep * 2.5)
         _same("scaling all weights changes the value", value, scaled)

@@ -20,11 +20,11 @@ _TOLERANCE = 1e-12
 
 
 def check_metric(metric: str | Metric, *, seed: int = 0) -> None:
-    """Run the contract of metrics; raises AssertionError naming the property that does not hold.
+    """Check a metric against the contract; raise AssertionError that names the property that does not hold.
 
     Values depend neither on the order of the items, nor on the width of the padding, nor on the other lists, nor on a
     strictly increasing transform of the scores; ties, lists of one class, huge and half-precision scores have values in
-    [0, 1] or none; an item of weight 2 is as good as two, an item of weight 0 as good as absent.
+    [0, 1] or none; an item of weight 2 equals two items, and an item of weight 0 a masked one.
 
     Args:
         metric: a name of the registry, or a metric made by `create_metric` or by hand.

@@ -10,8 +10,8 @@ from sentence_transformers.base.evaluation import BaseEvaluator
 from torch import Tensor
 
 from rankwise.checks import check_count
-from rankwise.gains import Gain
 from rankwise.metrics import Evaluation, evaluate_grades
+from rankwise.surrogates import Gain
 
 __all__ = ["GradedRetrievalEvaluator"]
 

@@ -85,10 +85,10 @@ class Log(Protocol):
     """Takes what happens in a run."""
 
     def step(self, step: Step) -> None:
-        """After every step."""
+        """Log a step; called after every step."""
 
     def evaluation(self, step: int, metrics: Mapping[str, float]) -> None:
-        """After every evaluation."""
+        """Log metrics; called after every evaluation."""
 
 
 class CSVLog:

@@ -16,6 +16,8 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from rankwise.data import Batch, Split
+from rankwise.losses import ListLoss
+from rankwise.losses.local_lists import join_list_state, own_list_state
 from rankwise.models.chunks import InChunks
 from rankwise.samplers import SeededBatchSampler
 from rankwise.training.checkpoints import Checkpoints, read_checkpoint
@@ -152,10 +154,12 @@ class _Training:
                 "a larger batch in the same memory",
                 stacklevel=3,
             )
+        on_ranks = fabric.world_size > 1 and getattr(problem, "lists_on_ranks", False)
+        self.local = on_ranks and isinstance(self.loss, ListLoss) and self.loss.keep_lists_local()
         rows = problem.gradient.rows_at_once
         joint = _Joint(problem, self.model if rows is None else InChunks(self.model, rows), self.loss)
-        # Every process computes the state of the loss from the joined batch: nothing to send around.
-        names = [name for name, _ in joint.named_buffers() if name.startswith("loss.")]
+        # Every process computes the state of the loss itself. Of the model's buffers only running statistics change.
+        names = [name for name, _ in joint.named_buffers() if name.startswith("loss.") or not _is_statistic(name)]
         DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(joint, names)
         self.wrapped = fabric.setup_module(joint)
         check_sharded(fabric, joint)
@@ -163,7 +167,7 @@ class _Training:
         # Only now: sharding replaces the parameters.
         self.optimiser = problem.optimiser.build([*self.model.parameters(), *self.loss.parameters()])
         self.stepper: Any = fabric.setup_optimizers(self.optimiser)
-        self.schedule = problem.schedule.build(self.optimiser, steps)
+        self.schedule = problem.build_schedule(self.optimiser, steps)
         if problem.gradient.previous_weights:
             if self.sharded:
                 raise ValueError("gradient.previous_weights: expected false with sharded parameters (FSDP2), got true")
@@ -177,7 +181,7 @@ class _Training:
         self.step, self.epoch, self.used = 0, 0, 0
         self.losses: list[Tensor] = []
         self.history = History()
-        self.validation = problem.evaluation.select(split.part("validation")) if problem.evaluation.every else None
+        self.validation = self._validation() if problem.evaluation.every else None
         self._best: dict[str, Tensor] | None = None
         self._fresh = True
         self._started = time.perf_counter()
@@ -232,10 +236,19 @@ class _Training:
             on_evaluation(self.step, means)
         return improved
 
+    def _validation(self) -> Any:
+        """Return the rows of the validation part that are evaluated."""
+        part, rows = self.split.part("validation"), self.problem.evaluation.rows
+        if rows is None or rows >= len(part):
+            return part
+        if getattr(part, "query_ids", None) is not None:
+            raise ValueError("evaluation.rows: expected none where a list has several rows, which belong together")
+        return part.take(torch.arange(rows) * len(part) // rows)
+
     def check_memory(self) -> None:
         """Record the errors of the running estimates of the loss; single numbers are kept of the last check only."""
         batch = self.problem.probe_batch(self.split.train)
-        estimates = check_estimates(self.problem, self.whole_model(), self.loss, batch)
+        estimates = check_estimates(self.problem, self.whole_model(), self.whole_loss(), batch)
         checks = [{"step": self.step, **check.plain()} for check in estimates]
         before = [{**check, "remembered": [], "true": []} for check in self.history.estimates]
         self.history.estimates = [*before, *checks]
@@ -265,11 +278,11 @@ class _Training:
         return model.train(self.model.training)
 
     def whole_loss(self) -> nn.Module:
-        """Return the loss itself; if it has sharded parameters, a copy with whole ones."""
-        if not is_sharded(self.loss):
+        """Return the loss itself, or a copy with whole parameters and all state; in every process at once."""
+        if not is_sharded(self.loss) and not self.local:
             return self.loss
         loss = self.problem.build_loss(self.schema, self.split.train, steps=self.steps)
-        loss.load_state_dict(self._state_of(self.loss))
+        loss.load_state_dict(join_list_state(self.loss) if self.local else self._state_of(self.loss))
         return loss.to(self.fabric.device).train(self.loss.training)
 
     def check_resumable(self) -> None:
@@ -289,7 +302,7 @@ class _Training:
             "model": self._judged_weights(),
             "in_training": None if self.average is None else self._state_of(self.model),
             "average": None if self.average is None else whole(self.average.state_dict()),
-            "loss": self._state_of(self.loss),
+            "loss": self._state_of(self.loss) if not self.local else join_list_state(self.loss),
             "optimiser": whole(self.optimiser.state_dict()),
             "schedule": self.schedule.state_dict(),
             "previous": None if self.previous is None else self.previous.state_dict(),
@@ -312,7 +325,8 @@ class _Training:
             with warnings.catch_warnings():
                 if state["step"] == 0:  # a loss that has seen nothing is as it should be
                     warnings.simplefilter("ignore")
-                self.loss.load_state_dict(shard_like(state["loss"], self.loss.state_dict()))
+                remembered = own_list_state(self.loss, state["loss"]) if self.local else state["loss"]
+                self.loss.load_state_dict(shard_like(remembered, self.loss.state_dict()))
             self.optimiser.load_state_dict(shard_optimiser(state["optimiser"], self.optimiser))
             self.schedule.load_state_dict(state["schedule"])
             if self.previous is not None:
@@ -363,7 +377,7 @@ class _Training:
             )
 
     def _judged(self) -> AbstractContextManager[None]:
-        """Inside, the model has the weights that are judged and given back."""
+        """Return a context in which the model has the weights to evaluate: the averaged ones, if there are any."""
         return nullcontext() if self.average is None else self.average.applied()
 
     def _judged_weights(self) -> dict[str, Tensor]:
@@ -394,6 +408,10 @@ class _Training:
             if self.used == before:
                 raise ValueError("train_loader: expected at least one batch, got none (fewer rows than a batch holds?)")
             self.epoch, self.used = self.epoch + 1, 0
+
+
+def _is_statistic(buffer: str) -> bool:
+    return buffer.rpartition(".")[2] in ("running_mean", "running_var", "num_batches_tracked")
 
 
 class _Joint(nn.Module):

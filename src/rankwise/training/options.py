@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import torch
 from lightning_fabric import Fabric
@@ -80,11 +80,16 @@ class ScheduleOptions(Options):
     at: tuple[Share, ...] = (0.5,)
     factor: Positive = 0.1
 
-    def build(self, optimiser: Optimizer, steps: int) -> LRScheduler:
-        """Return the schedule of a run of so many steps."""
-        if self.name == "cosine" and not self.warmup:
+    def build(self, optimiser: Optimizer, steps: int, *, first: tuple[int, float] = (0, 1.0)) -> LRScheduler:
+        """Return the schedule of a run of so many steps.
+
+        Args:
+            first: number of steps at the start that have a constant learning rate instead, and that rate as a multiple
+                of the optimiser's.
+        """
+        if self.name == "cosine" and not self.warmup and not first[0]:
             return CosineAnnealingLR(optimiser, steps)
-        return LambdaLR(optimiser, lambda step: self._share_of_rate(step, steps))
+        return LambdaLR(optimiser, lambda step: first[1] if step < first[0] else self._share_of_rate(step, steps))
 
     def _share_of_rate(self, step: int, steps: int) -> float:
         if self.name == "constant":
@@ -122,11 +127,13 @@ class Budget(Options):
 
 class EvaluationOptions(Options):
     """Evaluate on the validation part before the first step (unless `at_start` is false), after `every` so many steps
-    and at the end; None never does. `patience` evaluations without a better value end the run. `weights`: keep the
-    "best" weights by the first metric, or the "last"."""
+    and at the end; None never does. `rows`: evaluate on so many rows of the validation part only (users, images,
+    examples), evenly spread; final figures are always of all rows. `patience` evaluations without a better value end
+    the run. `weights`: keep the "best" weights by the first metric, or the "last"."""
 
     every: Count | None = 100
     at_start: bool = True
+    rows: Count | None = None
     patience: Count | None = None
     weights: Literal["best", "last"] = "best"
 
@@ -141,10 +148,6 @@ class EvaluationOptions(Options):
         if self.every is None or (step == 0 and not self.at_start):
             return False
         return step % self.every == 0 or step == last
-
-    def select(self, validation: Any) -> Any:
-        """Return the lists of the validation part that are evaluated during the training: all."""
-        return validation
 
 
 class CheckpointOptions(Options):

@@ -71,10 +71,10 @@ class Interrupts:
 
 
 class RandomState:
-    """The random state of this process during a run.
+    """Random state of this process during a run.
 
-    The first process goes on with the state that built the model; the others get one of their own, so that dropout
-    differs between them.
+    The first process continues with the state that built the model; the others get their own, so that dropout differs
+    between them.
     """
 
     def __init__(self, fabric: Fabric, seed: int) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader
 
 from rankwise.data import Batch
@@ -18,7 +20,6 @@ from rankwise.training.options import (
     EvaluationOptions,
     GradientOptions,
     OptimiserOptions,
-    ScheduleOptions,
 )
 
 __all__ = ["Outputs", "Trainable"]
@@ -40,8 +41,6 @@ class Trainable(Protocol):
     @property
     def optimiser(self) -> OptimiserOptions: ...
     @property
-    def schedule(self) -> ScheduleOptions: ...
-    @property
     def budget(self) -> Budget: ...
     @property
     def evaluation(self) -> EvaluationOptions: ...
@@ -62,6 +61,9 @@ class Trainable(Protocol):
 
     def build_loss(self, schema: Any, train: Any, *, steps: int) -> nn.Module:
         """Return a new loss for a training of so many steps."""
+
+    def build_schedule(self, optimiser: Optimizer, steps: int) -> LRScheduler:
+        """Return the learning-rate schedule of a training of so many steps."""
 
     def train_loader(self, train: Any, seed: int) -> DataLoader[Batch]:
         """Return the batches of the training part; `seed` decides their order."""

@@ -52,7 +52,7 @@ class AverageWeights:
 
     @torch.no_grad()
     def update(self) -> None:
-        """Take note of the weights after a step."""
+        """Add the weights after a step to the average."""
         self.step += 1
         count = self.step - self.after
         if count < 1:
@@ -87,6 +87,17 @@ class AverageWeights:
         """Take up where a saved training left off."""
         self.step = int(state["step"])
         self._mean = {name: value.detach().clone() for name, value in state["mean"].items()}
+
+
+class _MethodCaller(nn.Module):
+    """Call a method of a model as `forward`, which is all that `functional_call` calls."""
+
+    def __init__(self, model: nn.Module, method: str) -> None:
+        super().__init__()
+        self.model, self.method = model, method
+
+    def forward(self, *inputs: Any) -> Any:
+        return getattr(self.model, self.method)(*inputs) if self.method != "forward" else self.model(*inputs)
 
 
 class PreviousWeights:
@@ -139,12 +150,18 @@ class PreviousWeights:
         optimiser.register_step_pre_hook(note)
 
     @torch.no_grad()
-    def __call__(self, *inputs: Any) -> Any:
-        """Return `model(*inputs)` under the weights before the last step, without a gradient."""
+    def __call__(self, *inputs: Any, method: str = "forward") -> Any:
+        """Return `model(*inputs)` under the weights before the last step, without a gradient.
+
+        Args:
+            inputs: of the model.
+            method: the method of the model to call, `forward` by default.
+        """
         state = {**{name: buffer.clone() for name, buffer in self.model.named_buffers()}, **self._weights}
         devices = {p.device for p in self.model.parameters() if p.device.type == "cuda"}
         with torch.random.fork_rng(devices=devices):
-            return functional_call(self.model, state, inputs)
+            caller = _MethodCaller(self.model, method)
+            return functional_call(caller, {f"model.{name}": tensor for name, tensor in state.items()}, inputs)
 
     @torch.no_grad()
     def _note(self) -> None:
@@ -156,7 +173,7 @@ class PreviousWeights:
         }
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The weights before the last step by name; empty before the first."""
+        """Return the weights before the last step, by name; none before the first step."""
         return dict(self._weights)
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:

@@ -1,4 +1,4 @@
-"""Losses that people train with today, in the same form, to compare with."""
+"""Common losses of other authors with the same interface, to compare with."""
 
 from rankwise.losses.baselines.batch_ap import ALRPLoss, APLoss, BlackboxAPLoss, SmoothAPLoss
 from rankwise.losses.baselines.histogram_ap import FastAPLoss, HistogramAPLoss

@@ -1,19 +1,26 @@
-"""Average precision of a batch: Smooth-AP, blackbox AP, AP-loss and aLRP."""
+"""Losses for the average precision of a batch: Smooth-AP, blackbox AP, AP-loss and aLRP."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
 
-from rankwise.checks import check_finite, check_labels, check_positive, check_same_shape, check_tensor
+from rankwise.checks import (
+    check_finite,
+    check_labels,
+    check_positive,
+    check_same_shape,
+    check_tensor,
+    first_order_only,
+    full_precision,
+    outside_graphs,
+    outside_inference_mode,
+)
 from rankwise.distributed import gather_inputs
-from rankwise.lists import Lists, PackedLists, pack
-from rankwise.losses.base import ListLoss
+from rankwise.estimators.groups import Link
+from rankwise.lists import Lists, PackedLists, Sides, pack, split_sides
+from rankwise.losses.base import ListLoss, with_gradient
 from rankwise.losses.baselines.shared import item_weights
-from rankwise.losses.gradients import first_order_only, with_gradient
-from rankwise.losses.links import Link
-from rankwise.losses.sides import Sides, split_sides
-from rankwise.modes import full_precision, outside_graphs, outside_inference_mode
 from rankwise.pairs import pair_sums
 from rankwise.registry import LossRecord
 from rankwise.surrogates import PiecewiseStep, Sigmoid, Surrogate
@@ -22,16 +29,16 @@ __all__ = ["ALRPLoss", "APLoss", "BlackboxAPLoss", "SmoothAPLoss", "pair_updates
 
 
 class SmoothAPLoss(ListLoss):
-    """1 - AP with every comparison of two scores made smooth; the mean over the positives i of a list of
+    """Smooth AP loss: 1 - AP with sigmoids for comparisons of scores. The mean over the positives i of a list of
 
         N_i / (1 + P_i + N_i),
 
-    P_i and N_i the sums of sigmoid((s_j - s_i) / temperature) over the other positives and over the negatives. Works
-    for rows in any order and classes of any size.
+    where P_i and N_i are the sums of sigmoid((s_j - s_i) / temperature) over the other positives and over the
+    negatives. Rows may be in any order and classes of any size.
 
     Args:
         temperature: width of the sigmoid; the paper's .01 is made for cosines.
-        link: how scores come to about [-1, 1], see `AUPRCLoss`.
+        link: map of scores to about [-1, 1], see `AUPRCLoss`.
         lists, empty, reduction: see `ListLoss`.
 
     Example:
@@ -68,20 +75,20 @@ class SmoothAPLoss(ListLoss):
 
 
 class BlackboxAPLoss(ListLoss):
-    """1 - AP exactly, of scores with a margin; the gradient says how the ranks answer to a change of the scores.
+    """Exact 1 - AP of scores with a margin; the gradient is a finite difference of ranks.
 
-    With r the rank of an item among the n of its list over n, and r+ that among the positives over n, the value is the
-    mean over the positives of 1 - r+ / r. Its derivative d with respect to r (r+ held fixed) moves the scores to
-    s + strength d, they are ranked again, and the gradient is (r(s + strength d) - r(s)) / strength. Tied items share
-    their mean rank, so the order of rows changes nothing.
+    With r the rank of an item in its list of n items, divided by n, and r+ its rank among the positives, divided by n,
+    the value is the mean over the positives of 1 - r+ / r. With d its derivative with respect to r (r+ constant), the
+    scores s + strength d are ranked again, and the gradient is (r(s + strength d) - r(s)) / strength. Tied items share
+    their mean rank, so the result does not depend on the order of rows.
 
     Args:
-        strength: the paper's lambda: how far scores are moved to see what the ranks do.
+        strength: the paper's lambda: step of the scores in the finite difference.
         margin: positives are ranked with margin/2 less than their score and negatives with margin/2 more.
-        link: how scores come to about [-1, 1], see `AUPRCLoss`.
+        link: map of scores to about [-1, 1], see `AUPRCLoss`.
         lists, empty, reduction: see `ListLoss`.
 
-    Items of different weights have no rank; weights of 0 leave items out, others must be equal.
+    Ranks ignore weights: weights of 0 mask items, all others must be equal.
 
     Example:
         >>> scores = torch.tensor([0.9, 0.2, 0.4, 0.1], requires_grad=True)
@@ -90,9 +97,9 @@ class BlackboxAPLoss(ListLoss):
         >>> value.item(), bool(scores.grad[1] < 0 < scores.grad[2])
         (0.16666..., True)
 
-    Paper: Rolinek et al., Optimizing Rank-Based Metrics with Blackbox Differentiation, CVPR 2020. The scores are moved
-    for each list by itself, so that the other lists of a batch change nothing; the authors' code moves them the less
-    the more lists there are.
+    Paper: Rolinek et al., Optimizing Rank-Based Metrics with Blackbox Differentiation, CVPR 2020. The step is taken for
+    each list by itself, so that it does not depend on the other lists of a batch; the authors' code takes smaller steps
+    for more lists.
     """
 
     remembers = ()
@@ -120,11 +127,11 @@ class BlackboxAPLoss(ListLoss):
 
     def _block_values(self, lists: Lists) -> tuple[Tensor, Tensor]:
         sides = split_sides(lists)
-        positive = lists.mask & ~sides.negatives
+        positive = lists.relevant & lists.mask
         scores = lists.scores.detach() + self.margin * (0.5 - positive.to(lists.scores.dtype))
         size = lists.mask.sum(1, keepdim=True).clamp_min(1)
         ranks, hits = mean_ranks(scores, lists.mask) / size, mean_ranks(scores, positive) / size
-        share = torch.zeros_like(scores).scatter_add_(1, sides.places, sides.share)
+        share = torch.zeros_like(scores).scatter_add_(1, sides.index, sides.share)
         precision = hits / torch.where(lists.mask, ranks, 1)
         slope = share * precision / torch.where(lists.mask, ranks, 1)
         moved = mean_ranks(scores + self.strength * slope, lists.mask) / size
@@ -135,7 +142,7 @@ class BlackboxAPLoss(ListLoss):
 
 
 def mean_ranks(scores: Tensor, mask: Tensor) -> Tensor:
-    """(Q, L) place of each item among those of its list, from 1 for the best; tied items share the mean of theirs."""
+    """Compute the rank of each item in its list, (Q, L), from 1 for the best; tied items share their mean rank."""
     depth = -scores
     keys = depth.masked_fill(~mask, torch.inf).sort(dim=1).values
     before, until = torch.searchsorted(keys, depth), torch.searchsorted(keys, depth, right=True)
@@ -148,22 +155,22 @@ def _check_equal_weights(lists: Lists) -> None:
     given = lists.weights[lists.mask]
     if bool((given != given[0]).any()):
         raise ValueError(
-            "weights: expected equal weights (0 leaves an item out), because ranks know no others, got "
-            f"some {(given.max() / given.min()).item():g} times as heavy as others of their list"
+            "weights: expected equal weights (0 leaves an item out), because ranks are unweighted, got "
+            f"some {(given.max() / given.min()).item():g} times as large as others of their list"
         )
 
 
 class APLoss(ListLoss):
-    """1 - AP, whose gradient is not a derivative: every pair moves by what it costs.
+    """AP loss with error-driven updates: 1 - AP, with the errors of pairs in place of a derivative.
 
-    A positive i and a negative j cost L_ij = H_ij / rank_i, where H_ij = H(s_i - s_j) is the step from 1 to 0 along a
-    line over [-delta, delta], and rank_i = 1 + sum of H over all other items. The value is the mean over the positives
-    of sum_j L_ij; the "gradient" of a positive is -sum_j L_ij / n+, that of a negative sum_i L_ij / n+. So a pair that
-    is badly wrong, where the step is flat, still moves.
+    A positive i and a negative j have the error L_ij = H_ij / rank_i, where H_ij = H(s_i - s_j) falls linearly from 1
+    to 0 over [-delta, delta], and rank_i = 1 + sum of H over all other items. The value is the mean over the positives
+    of sum_j L_ij; the "gradient" of a positive is -sum_j L_ij / n+, that of a negative sum_i L_ij / n+. So even a pair
+    in the flat part of the step gets a gradient.
 
     Args:
-        delta: half the width of the step; positives this much above a negative have won.
-        link: how scores are changed first, see `AUPRCLoss`; the paper takes logits as they are.
+        delta: half the width of the step; a pair this far apart has no error.
+        link: map of scores, see `AUPRCLoss`; the paper uses unchanged logits.
         lists, empty, reduction: see `ListLoss`.
 
     Example:
@@ -207,23 +214,23 @@ class APLoss(ListLoss):
 
 
 class ALRPLoss(nn.Module):
-    """Average localisation-recall-precision: AP-loss in which positives that stand badly in the image cost, too.
+    """Average localisation-recall-precision loss: AP-loss with localisation errors of the positives.
 
-    A positive i at rank_i among all items, with N_i negatives above it, costs
+    The error of a positive i at rank_i among all items, with N_i negatives above it, is
 
         (N_i + sum of E_k over the positives k at or above i) / rank_i,
 
-    E_k in [0, 1] how far its box is off; counts are by the step of `APLoss`. The value is the mean over positives. The
-    gradient with respect to the errors E is the derivative, times value / (the part of the errors in the value), so
-    that boxes and scores pull alike whatever the state of training. The "gradient" with respect to the scores moves
-    every wrong pair by its share of what i would cost less if no other item stood above it: (cost_i - E_i / rank_i) /
-    N_i times the step. Perfect boxes (E = 0) make it `APLoss`.
+    where E_k in [0, 1] is the localisation error of its box; N_i and rank_i use the step of `APLoss`. The value is the
+    mean over positives. The gradient with respect to E is the derivative, times value / (the part of E in the value),
+    so that boxes and scores have equal weight throughout training. The "gradient" with respect to the scores of a pair
+    is its share of the decrease of i's error if no other item were above it: (error_i - E_i / rank_i) / N_i times the
+    step. With perfect boxes (E = 0) this is `APLoss`.
 
     Args:
-        delta: half the width of the step; positives this much above a negative have won.
+        delta: half the width of the step; a pair this far apart has no error.
 
-    Called as `loss(scores, labels, errors, mask=None)`, all of one shape; all items are one list, whatever the shape.
-    Errors of negatives are not looked at. Without a positive or a negative it is a zero attached to the graph.
+    Called as `loss(scores, labels, errors, mask=None)`, all of one shape; all items form one list. Errors of negatives
+    are ignored. Without a positive or a negative the value is a zero attached to the graph.
 
     Example:
         >>> scores = torch.tensor([2.0, -2.0, 0.0], requires_grad=True)
@@ -254,34 +261,34 @@ class ALRPLoss(nn.Module):
             (lists,) = pack(scores.to(kind), labels, mask=mask).blocks
             check_labels(lists.labels, "binary", lists.mask)
             sides = split_sides(lists)
-            missed = errors.to(kind)[None].gather(1, sides.places) * sides.mask
+            missed = errors.to(kind)[None].gather(1, sides.index) * sides.mask
             _check_errors(missed)
             return self._value(lists, sides, missed)
 
     def _value(self, lists: Lists, sides: Sides, errors: Tensor) -> Tensor:
-        positives = lists.scores.detach().gather(1, sides.places)
+        positives = lists.scores.detach().gather(1, sides.index)
         with torch.no_grad():
             above, rank = soft_ranks(lists, sides, self.step)
         at_or_above = errors / 2 + pair_sums(
             positives, positives, self.step, weights=errors, anchor_mask=sides.mask, other_mask=sides.mask
         )
-        places = (at_or_above / rank * sides.share).sum(1)
+        localisation = (at_or_above / rank * sides.share).sum(1)
         with torch.no_grad():
             costs = (above + at_or_above) / rank
             saved = (costs - errors / rank) * sides.share
             gradient = pair_updates(lists, sides, self.step, torch.where(above > 0, saved / above, 0))
             value = (costs * sides.share).sum(1)
-            balance = value / places.clamp_min(torch.finfo(places.dtype).tiny)
-        # Its value is `value`, its gradient that of the errors, balanced.
-        placed = value + balance * (places - places.detach())
+            balance = value / localisation.clamp_min(torch.finfo(localisation.dtype).tiny)
+        # This has the value of the loss and the balanced gradient for the errors.
+        balanced = value + balance * (localisation - localisation.detach())
         name, reason = type(self).__name__, "its gradients are updates of pairs and of balanced errors, not derivatives"
-        placed = first_order_only(placed, name, reason)
-        total = with_gradient(placed.detach(), lists.scores, gradient, name, reason) + placed - placed.detach()
+        balanced = first_order_only(balanced, name, reason)
+        total = with_gradient(balanced.detach(), lists.scores, gradient, name, reason) + balanced - balanced.detach()
         return (total * sides.valid).sum()
 
 
 def _check_inputs(**given: object) -> dict[str, Tensor | None]:
-    """Return the inputs as tensors, all items one list."""
+    """Return the inputs as flat tensors of one list."""
     inputs = {name: None if value is None else check_tensor(name, value) for name, value in given.items()}
     shape = check_tensor("scores", inputs["scores"]).shape
     for name, tensor in inputs.items():
@@ -298,33 +305,33 @@ def _check_errors(errors: Tensor) -> None:
 
 
 def soft_ranks(lists: Lists, sides: Sides, step: Surrogate) -> tuple[Tensor, Tensor]:
-    """The negatives above each positive and its rank among all items, (Q, A) each, by weight.
+    """Compute the weight of the negatives above each positive, and its rank among all items, (Q, A) each.
 
-    A positive counts for itself in full; step(0) must be 1/2. Over the positives only: Q x A x L pairs, in chunks that
-    need no memory to speak of.
+    A positive counts itself with its full weight; step(0) must be 1/2. These are Q x A x L pairs, computed in chunks of
+    bounded memory.
     """
-    positives = lists.scores.gather(1, sides.places)
+    positives = lists.scores.gather(1, sides.index)
     weights = None if lists.weights is None else lists.weights.to(positives.dtype)
-    own = sides.mask.to(positives.dtype) if weights is None else weights.gather(1, sides.places) * sides.mask
+    own = sides.mask.to(positives.dtype) if weights is None else weights.gather(1, sides.index) * sides.mask
     above = pair_sums(
-        positives, lists.scores, step, weights=weights, anchor_mask=sides.mask, other_mask=sides.negatives
+        positives, lists.scores, step, weights=weights, anchor_mask=sides.mask, other_mask=sides.negatives.mask
     )
     among = pair_sums(positives, positives, step, weights=own, anchor_mask=sides.mask, other_mask=sides.mask)
-    # The sum over all positives holds the positive itself with half of its weight.
+    # The sum over all positives includes the positive itself with half of its weight.
     rank = above + among + torch.where(sides.mask, own / 2, 1)
     return above, rank
 
 
 def pair_updates(lists: Lists, sides: Sides, step: Surrogate, costs: Tensor) -> Tensor:
-    """The update (Q, L) in which a positive i and a negative j move apart by costs_i step(s_i - s_j).
+    """Compute the update (Q, L) in which a positive i and a negative j move apart by costs_i step(s_i - s_j).
 
     Args:
         lists: the scores; sides: their positives and negatives.
-        step: how wrong a pair is, from 0 to 1.
-        costs: (Q, A) what a pair of positive i costs when it is wrong; 0 outside `sides.mask`.
+        step: error of a pair, from 0 to 1.
+        costs: (Q, A) weight of the pairs of positive i; 0 outside `sides.mask`.
     """
-    positives, weights = lists.scores.detach().gather(1, sides.places), item_weights(lists)
-    # How the weighted sum over anchors of the step changes with the weight of a negative is that negative's share.
+    positives, weights = lists.scores.detach().gather(1, sides.index), item_weights(lists)
+    # The derivative of the weighted sums in the weight of a negative is the update of that negative.
     with torch.enable_grad():
         counted = weights.clone().requires_grad_()
         sums = pair_sums(
@@ -333,10 +340,10 @@ def pair_updates(lists: Lists, sides: Sides, step: Surrogate, costs: Tensor) -> 
             step,
             weights=counted,
             anchor_mask=sides.mask,
-            other_mask=sides.negatives,
+            other_mask=sides.negatives.mask,
         )
         (pushed,) = torch.autograd.grad(sums, counted, costs)
-    return (pushed * weights * sides.negatives).scatter_add_(1, sides.places, -costs * sums.detach())
+    return pushed.mul(weights).masked_fill_(lists.relevant, 0).scatter_add_(1, sides.index, -costs * sums.detach())
 
 
 RECORDS = (
@@ -354,7 +361,7 @@ RECORDS = (
         build=BlackboxAPLoss,
         role="baseline",
         paper="Rolinek et al., CVPR 2020",
-        advice="a gradient that does not vanish for hopeless items",
+        advice="a gradient that does not vanish for positives of the lowest ranks",
     ),
     LossRecord(
         name="ap-loss",

@@ -1,4 +1,4 @@
-"""Average precision from soft histograms of the scores: histogram AP and FastAP."""
+"""Losses for average precision by soft histograms of the scores: histogram AP and FastAP."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ import torch
 from torch import Tensor
 
 from rankwise.checks import check_count
+from rankwise.estimators.groups import Link
 from rankwise.lists import Lists, PackedLists
 from rankwise.losses.base import ListLoss
 from rankwise.losses.baselines.shared import item_weights
-from rankwise.losses.links import Link
 from rankwise.registry import LossRecord
 
 __all__ = ["FastAPLoss", "HistogramAPLoss"]
 
 
 class HistogramAPLoss(ListLoss):
-    """1 - AP of scores sorted into bins, an item being shared by the two bins next to it.
+    """AP loss of soft histograms: 1 - AP of scores sorted into bins, each item shared by the two nearest bins.
 
-    With h+ and h the soft histograms of the positives and of all items, best bin first, and H+ and H their running
+    With h+ and h the soft histograms of the positives and of all items, best bin first, and H+ and H their cumulative
     sums:
 
         1 - sum_b (h+_b / n+) (H+_b / H_b).
 
-    The bins lie evenly over [-1, 1], the first and last centred on its ends; the share of an item in a bin falls along
-    a line to 0 at the next centre.
+    The bin centres are evenly spaced over [-1, 1], ends included; the share of an item in a bin falls linearly to 0 at
+    the next centre.
 
     Args:
         bins: the number of bins, at least 2.
-        link: how scores come to [-1, 1]: "tanh", or "none" for scores that lie there already, such as cosines.
+        link: map of scores to [-1, 1]: "tanh", or "none" for scores in that range, such as cosines.
         lists, empty, reduction: see `ListLoss`.
 
     Example:
@@ -65,8 +65,8 @@ class HistogramAPLoss(ListLoss):
     def _block_values(self, lists: Lists) -> tuple[Tensor, Tensor]:
         weights = item_weights(lists)
         positive = weights * (lists.labels == 1)
-        place = (1 - lists.scores.clamp(-1, 1)) / 2 * (self.bins - 1)
-        hits, all_items = (_soft_histogram(place, kind, self.bins) for kind in (positive, weights))
+        position = (1 - lists.scores.clamp(-1, 1)) / 2 * (self.bins - 1)
+        hits, all_items = (_soft_histogram(position, kind, self.bins) for kind in (positive, weights))
         above = all_items.cumsum(1)
         precision = hits.cumsum(1) / torch.where(above > 0, above, 1)
         count = positive.sum(1)
@@ -74,17 +74,17 @@ class HistogramAPLoss(ListLoss):
         return 1 - (precision * recall).sum(1), (count > 0) & ((weights - positive).sum(1) > 0)
 
 
-def _soft_histogram(place: Tensor, weights: Tensor, bins: int) -> Tensor:
-    """(Q, bins) of items at places (Q, L) in [0, bins - 1], each shared by the two whole numbers around it."""
-    lower = place.detach().floor().clamp_max(bins - 2)
-    share = (place - lower) * weights
+def _soft_histogram(position: Tensor, weights: Tensor, bins: int) -> Tensor:
+    """Compute histograms (Q, bins) of positions (Q, L) in [0, bins - 1], each shared by the two bins around it."""
+    lower = position.detach().floor().clamp_max(bins - 2)
+    share = (position - lower) * weights
     index = lower.long()
-    empty = place.new_zeros(len(place), bins)
+    empty = position.new_zeros(len(position), bins)
     return empty.scatter_add(1, index, weights - share).scatter_add(1, index + 1, share)
 
 
 def _check_range(scores: Tensor) -> None:
-    # Rounding takes a cosine a little beyond 1.
+    # A cosine may round to slightly more than 1.
     outside = scores.abs() > 1.001
     if bool(outside.any()):
         raise ValueError(
@@ -94,13 +94,13 @@ def _check_range(scores: Tensor) -> None:
 
 
 class FastAPLoss(HistogramAPLoss):
-    """1 - AP from soft histograms of the squared distances 2 - 2 s of unit vectors, over [0, 4].
+    """FastAP loss: 1 - AP of soft histograms of the squared distances 2 - 2 s of unit vectors, over [0, 4].
 
-    The squared distance is a straight line in the cosine s, so this is `HistogramAPLoss` with as many bins as there are
-    ends of `intervals`; only the paper's default differs.
+    The squared distance is linear in the cosine s, so this is `HistogramAPLoss` with `intervals` + 1 bins; only the
+    paper's default differs.
 
     Args:
-        intervals: into how many the range of distances is divided.
+        intervals: number of intervals of the range of distances.
         link, lists, empty, reduction: see `HistogramAPLoss`.
 
     Example:

@@ -1,4 +1,4 @@
-"""Baselines over whole lists: softmax, ListNet, ListMLE, ApproxNDCG."""
+"""Listwise baselines: softmax, ListNet, ListMLE, ApproxNDCG."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad, softplus
 
-from rankwise.checks import check_count, check_positive
-from rankwise.gains import Gain, gain_function
+from rankwise.checks import check_count, check_positive, widen
 from rankwise.lists import Lists, PackedLists, find_chosen
 from rankwise.losses.base import ListLoss
 from rankwise.losses.baselines.shared import (
@@ -22,11 +21,10 @@ from rankwise.losses.baselines.shared import (
     relative_weights,
     weighted_mean,
 )
-from rankwise.modes import widen
 from rankwise.pairs import pair_sums_within
 from rankwise.ranks import RankedLists, rank
 from rankwise.registry import LossRecord
-from rankwise.surrogates import Sigmoid
+from rankwise.surrogates import Gain, Sigmoid, gain_function
 
 __all__ = [
     "ApproxNDCGLoss",
@@ -38,7 +36,7 @@ __all__ = [
     "counted_uniform",
 ]
 
-# Exponentials of such differences are still far from the ends of float64. Of no items, the sum is taken for the least.
+# exp(-500) is far from underflow in float64. The least sum replaces that of an empty set.
 _SAFE_SPREAD, _LEAST_SUM = 500.0, 1e-300
 
 # The increment and the two factors of splitmix64 (Steele et al., 2014), as signed 64-bit numbers.
@@ -46,10 +44,10 @@ _INCREMENT, _FIRST, _SECOND = (n - 2**64 for n in (0x9E3779B97F4A7C15, 0xBF58476
 
 
 class ListNetLoss(ListLoss):
-    """Cross entropy of the probabilities to come first: `-sum_i p_i log q_i`, p = softmax(grades), q = softmax(scores).
+    """Cross entropy of top-one probabilities: `-sum_i p_i log q_i`, p = softmax(grades), q = softmax(scores).
 
-    At least the entropy of p, at most unbounded. An item of weight w counts as w equal items, the weights of a list
-    scaled to a mean of 1. Lists of one grade have no order to learn and are left out.
+    At least the entropy of p, and unbounded above. An item of weight w counts as w equal items, with the weights of a
+    list scaled to a mean of 1. Lists of one grade have nothing to rank and are left out.
 
     Example:
         >>> ListNetLoss()(torch.tensor([0.0, 0.0]), torch.tensor([1, 0]))
@@ -71,16 +69,15 @@ def _cross_entropy(lists: Lists) -> tuple[Tensor, Tensor]:
 
 
 class ListMLELoss(ListLoss):
-    """Minus the log likelihood of the items in order of grade: `sum_p log sum_{j at p or below} exp(s_j) - s_p`.
+    """Negative log likelihood of the order by grade: `sum_p log sum_{j at p or below} exp(s_j) - s_p`.
 
-    Grades nearly always tie, and the paper's formula then depends on the order of the input. Here items of one grade
-    are taken together (Efron's treatment of ties in survival analysis): while the m of them are placed, the l-th is
-    chosen from all items of lower grade and the whole group, of which the share l / m counts as placed already. Without
-    ties that is the paper's formula.
+    Grades nearly always tie, and the paper's formula then depends on the order of the input. Here the m items of one
+    grade form a tie group (Efron's treatment of ties in survival analysis): the l-th of them is chosen from all items
+    of lower grade and the whole group, less the share l / m of the group. Without ties that is the paper's formula.
 
-    The sum over the list, so long lists cost more; log L! for constant scores. An item of weight w has w times
-    the exponential and a tie group the mean weight of its items, the weights of a list scaled to a mean of 1. Lists of
-    one grade have no order to learn and are left out.
+    The value is a sum over the list, so long lists have larger values; log L! for constant scores. An item of weight w
+    has w times the exponential and a tie group the mean weight of its items, with the weights of a list scaled to a
+    mean of 1. Lists of one grade have nothing to rank and are left out.
 
     Example:
         >>> ListMLELoss()(torch.zeros(3), torch.tensor([2, 1, 0]))  # log 6: one of six orders
@@ -113,7 +110,7 @@ def _minus_log_likelihood(lists: Lists) -> tuple[Tensor, Tensor]:
 
 
 def _log_choices(logits: Tensor, graded: RankedLists, placed: Tensor) -> Tensor:
-    """(Q, L) log of the sum over what each item is chosen from: its group and all behind, less the share placed."""
+    """Compute the log of the sum over the choices for each item, (Q, L): its group and all below, less the share."""
     least = torch.finfo(logits.dtype).min / 4
     logits = logits.masked_fill(~graded.mask, least)
     top = logits.detach().amax(1, keepdim=True) if logits.shape[1] else logits
@@ -122,17 +119,17 @@ def _log_choices(logits: Tensor, graded: RankedLists, placed: Tensor) -> Tensor:
         behind = pad(torch.logcumsumexp(logits.flip(1), 1).flip(1), (0, 1), value=least)
         group, after = behind.gather(1, graded.start), behind.gather(1, graded.end)
         return torch.logaddexp(group + torch.log1p(-placed), after + placed.log())
-    # Plain sums in float64 are as good and many times faster.
+    # Plain sums in float64 are as accurate here, and many times faster.
     sums = pad(widen(logits - top).exp().flip(1).cumsum(1).flip(1), (0, 1))
     group, after = sums.gather(1, graded.start), sums.gather(1, graded.end)
     return torch.lerp(group, after, widen(placed)).clamp_min(_LEAST_SUM).log().to(logits.dtype) + top
 
 
 class SoftmaxLoss(ListLoss):
-    """The multinomial likelihood: the mean over relevant items i, each counting y_i, of `log sum_j exp(s_j) - s_i`.
+    """Softmax loss: the mean over relevant items i, with weights y_i, of `log sum_j exp(s_j) - s_i`.
 
-    j goes over all items of the list. log L for constant scores. An item of weight w counts as w equal items, the
-    weights of a list scaled to a mean of 1. Lists of one grade are left out.
+    The sum is over all items j of the list; log L for constant scores. An item of weight w counts as w equal items,
+    with the weights of a list scaled to a mean of 1. Lists of one grade are left out.
 
     Example:
         >>> SoftmaxLoss()(torch.zeros(4), torch.tensor([1, 0, 0, 0]))
@@ -149,14 +146,14 @@ class SoftmaxLoss(ListLoss):
 
 
 class SampledSoftmaxLoss(ListLoss):
-    """The mean over positives i of `log(exp(s_i) + c sum_j exp(s_j)) - s_i`, j over the negatives of the list.
+    """Softmax loss with sampled negatives j: the mean over positives i of `log(exp(s_i) + c sum_j exp(s_j)) - s_i`.
 
-    With all items of a long list too many to score, a batch holds some negatives drawn at random;
-    c = `negatives` / (those in the batch) makes them stand for all. Items drawn with unequal chances take 1 / chance
-    as weights. Weights are relative within a list. Lists of one class are left out.
+    If a list is too long to score, a batch holds some negatives drawn at random, and c = `negatives` / (number in the
+    batch) scales their sum to the whole list. For items drawn with unequal probabilities, pass 1 / probability as
+    weights. Weights are relative within a list. Lists of one class are left out.
 
     Args:
-        negatives: how many negatives the full list has; None takes the batch's for all there are (c = 1).
+        negatives: number of negatives of the whole list; None takes those of the batch (c = 1).
         lists, empty, reduction: see `ListLoss`.
 
     Example:
@@ -199,11 +196,11 @@ def _full(lists: Lists) -> tuple[Tensor, Tensor]:
 
 
 class ApproxNDCGLoss(ListLoss):
-    """1 - NDCG with smooth ranks: `1 - sum_i G_i / log2(1 + r_i)`, `r_i = 1 + sum_{j != i} sigmoid(alpha (s_j - s_i))`.
+    """NDCG with smooth ranks: `1 - sum_i G_i / log2(1 + r_i)`, `r_i = 1 + sum_{j != i} sigmoid(alpha (s_j - s_i))`.
 
-    G are gains over the ideal DCG of the list. In (0, 1); with a large alpha it is 1 - NDCG. Item weights multiply the
-    gains (they take no room in the ranking), so inverse propensities can be given as weights. Lists of one grade are
-    left out.
+    G are gains divided by the ideal DCG of the list. In (0, 1); with a large alpha it is 1 - NDCG. Item weights
+    multiply the gains (they do not affect the ranks), so inverse propensities can be passed as weights. Lists of one
+    grade are left out.
 
     Args:
         alpha: steepness of the sigmoids.
@@ -242,28 +239,28 @@ class ApproxNDCGLoss(ListLoss):
         return 1 - self._approximate_ndcg(lists.scores, gains, lists.mask), grades_differ(lists) & (gains > 0).any(1)
 
     def _approximate_ndcg(self, scores: Tensor, gains: Tensor, mask: Tensor) -> Tensor:
-        """(Q,) from (Q, L) each; only items that gain need a rank."""
-        places, gaining = find_chosen(gains > 0)
-        above = pair_sums_within(scores, places, self.surrogate, anchor_mask=gaining, other_mask=mask)
-        # An item counts itself for half, so 1/2 is missing from its rank; log2(1 + rank) >= log2(3/2) in the holes.
-        return (gains.gather(1, places) * gaining / torch.log2(above + 1.5)).sum(1)
+        """Compute the smooth NDCG (Q,) from (Q, L) tensors; only items with a gain need a rank."""
+        index, gaining = find_chosen(gains > 0)
+        above = pair_sums_within(scores, index, self.surrogate, anchor_mask=gaining, other_mask=mask)
+        # The sum contains 1/2 for the item itself, so its rank is above + 1/2. In the padding the log is not 0.
+        return (gains.gather(1, index) * gaining / torch.log2(above + 1.5)).sum(1)
 
 
 class GumbelApproxNDCGLoss(ApproxNDCGLoss):
-    """ApproxNDCG on average over `samples` copies of each list with Gumbel noise added to the scores.
+    """Mean of ApproxNDCG over `samples` copies of each list with Gumbel noise added to the scores.
 
     The copies are rankings drawn from the Plackett-Luce model of the scores. The noise is a pure function of the seed,
-    the number of the step (the only state), the id of the list (its place in the batch if it has none) and the place of
-    the item in the order of scores. As all noise is independent and of one distribution, it does not matter which item
-    gets which; so the order of the input, the padding and the other lists change nothing, all processes draw the same,
-    and a resumed run goes on bit for bit. Items that agree in score and grade are told apart by their order in the
-    input, which only decides which of them gets which gradient. In eval mode there is no noise: the plain ApproxNDCG.
+    the number of the step (the only state), the id of the list (its index in the batch if it has none) and the rank of
+    the item. Noise is independent and identically distributed, so it may be assigned by rank. The result therefore does
+    not depend on the order of the input, the padding or the other lists; all processes draw the same noise, and a
+    resumed run continues bit for bit. Items of equal score and grade are ordered as in the input, which only decides
+    which of them gets which gradient. In eval mode there is no noise: the plain ApproxNDCG.
 
     Args:
         alpha, gain: see `ApproxNDCGLoss`.
-        samples: copies of each list.
-        noise: the scale of the noise.
-        seed: of the noise.
+        samples: number of copies of each list.
+        noise: scale of the noise.
+        seed: seed of the noise.
         lists, empty, reduction: see `ListLoss`.
 
     Example:
@@ -314,24 +311,24 @@ class GumbelApproxNDCGLoss(ApproxNDCGLoss):
         return 1 - value.view(-1, self.samples).mean(1), grades_differ(lists) & (gains > 0).any(1)
 
     def _gumbel(self, lists: Lists, ids: Tensor | None) -> Tensor:
-        """(Q, samples, L)."""
+        """Draw the noise, (Q, samples, L)."""
         names = lists.positions if ids is None else ids[lists.positions]
-        sample, place = (torch.arange(n, device=names.device) for n in (self.samples, lists.mask.shape[1]))
-        uniform = counted_uniform(self.seed, self.steps, names[:, None, None], sample[:, None], place)
+        sample, index = (torch.arange(n, device=names.device) for n in (self.samples, lists.mask.shape[1]))
+        uniform = counted_uniform(self.seed, self.steps, names[:, None, None], sample[:, None], index)
         by_score = rank(lists, ties="pessimistic").order[:, None].expand(uniform.shape)
         gumbel = -(-uniform.log()).log()
         return torch.empty_like(gumbel).scatter_(2, by_score, gumbel).to(lists.scores.dtype)
 
 
 def counted_uniform(seed: int, *counters: Tensor) -> Tensor:
-    """Return uniform numbers in (0, 1), in the widest dtype of the device, one for every combination of counters.
+    """Draw uniform numbers in (0, 1), in the widest dtype of the device, one for every combination of counters.
 
-    The same seed and counters give the same number on any device, whatever else is drawn. Another seed or counter
-    gives one that is as good as independent.
+    This is a counter-based generator: equal seeds and counters give equal numbers on any device, independent of the
+    order of draws. Other seeds or counters give statistically independent numbers.
 
     Args:
         seed: any int64.
-        counters: int64 tensors, shaped so that they broadcast.
+        counters: int64 tensors that broadcast.
 
     Example:
         >>> a, b = counted_uniform(0, torch.tensor([0, 7])), counted_uniform(0, torch.tensor([7]))
@@ -341,13 +338,13 @@ def counted_uniform(seed: int, *counters: Tensor) -> Tensor:
     state = _mix(torch.full((), seed, dtype=torch.int64, device=counters[0].device))
     for counter in counters:
         state = _mix(state + counter)
-    # The upper 53 bits, half a step away from both ends.
+    # The upper 53 bits, plus a half step so that 0 and 1 do not occur.
     uniform = (widen(_shift(state, 11)) + 0.5) * 2.0**-53
     return uniform.clamp_max_(1 - torch.finfo(uniform.dtype).eps / 2)
 
 
 def _mix(state: Tensor) -> Tensor:
-    # Integer arithmetic wraps around, as the method wants it.
+    # int64 arithmetic wraps around, as splitmix64 requires.
     state = state + _INCREMENT
     state = (state ^ _shift(state, 30)) * _FIRST
     state = (state ^ _shift(state, 27)) * _SECOND
@@ -355,7 +352,7 @@ def _mix(state: Tensor) -> Tensor:
 
 
 def _shift(state: Tensor, bits: int) -> Tensor:
-    """To the right, filling with zeros; torch fills with the sign."""
+    """Shift right and fill with zeros; torch fills with the sign bit."""
     return (state >> bits) & ((1 << (64 - bits)) - 1)
 
 

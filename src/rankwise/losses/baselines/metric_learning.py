@@ -7,13 +7,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rankwise.checks import check_count
+from rankwise.checks import (
+    ExactModule,
+    check_count,
+    first_order_only,
+    full_precision,
+    outside_graphs,
+    outside_inference_mode,
+)
 from rankwise.distributed import gather_inputs
 from rankwise.estimators import RecentRows
+from rankwise.losses.base import CountsSteps, MarkedModule
 from rankwise.losses.embedding import check_embeddings
-from rankwise.losses.gradients import first_order_only
-from rankwise.losses.marked import CountsSteps, MarkedModule
-from rankwise.modes import ExactModule, full_precision, outside_graphs, outside_inference_mode
 from rankwise.registry import LossRecord
 
 __all__ = [
@@ -29,10 +34,10 @@ __all__ = [
 
 
 class MetricLearningLoss(MarkedModule):
-    """A loss of pytorch-metric-learning over the pairs or triplets of a batch.
+    """Loss of pytorch-metric-learning over the pairs or triplets of a batch.
 
-    Called as `loss(embeddings, labels)` with (B, d) vectors and (B,) integer classes. Under an initialised process
-    group all ranks see the joined batch. Half precision is computed in float32.
+    Called as `loss(embeddings, labels)` with (B, d) vectors and (B,) integer classes. With an initialised process group
+    every rank computes the loss of the gathered batch. Half precision is computed in float32.
 
     Args:
         loss: one of that library's losses over embeddings.
@@ -60,20 +65,20 @@ class MetricLearningLoss(MarkedModule):
             return self.of_batch(vectors, classes)
 
     def of_batch(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        """The loss of a batch that is checked and gathered."""
+        """Compute the loss of a batch that is checked and gathered."""
         value: Tensor = self.loss(embeddings, labels)
         return value
 
 
 class CrossBatchMemoryLoss(ExactModule, MetricLearningLoss):
-    """A pair loss between the batch and the last vectors of earlier batches.
+    """Pair loss between the batch and a memory of vectors of the last batches.
 
-    The memory takes the batch in first; a vector is not compared with itself. It is kept in buffers, so a checkpoint
-    holds all of it (that library saves the vectors but not how many are there), and eval mode does not write it.
+    The batch is added to the memory first; a vector is not compared with itself. The memory is in buffers, so a
+    checkpoint contains all of it (that library saves the vectors but not their number). Eval mode does not write it.
 
     Args:
         loss: a loss of that library over pairs.
-        memory: how many vectors are remembered, at least as many as a batch holds.
+        memory: number of vectors in memory, at least the size of a batch.
 
     Example:
         >>> loss = cross_batch_memory(memory=6)
@@ -102,7 +107,7 @@ class CrossBatchMemoryLoss(ExactModule, MetricLearningLoss):
             self.vectors, self.classes = vectors, classes
         pairs = _pairs(labels, classes, own=len(classes) - len(labels))
         value: Tensor = self.loss(embeddings, labels, pairs, vectors, classes)
-        return first_order_only(value, type(self).__name__, "its gradient holds the remembered copy of the batch fixed")
+        return first_order_only(value, type(self).__name__, "its gradient holds the copy of the batch in memory fixed")
 
     def _with_batch(self, embeddings: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         if len(embeddings) > self.memory:
@@ -111,7 +116,7 @@ class CrossBatchMemoryLoss(ExactModule, MetricLearningLoss):
             return embeddings.clone(), labels.clone()
         if self.vectors.shape[1] != embeddings.shape[1]:
             raise ValueError(
-                f"embeddings: expected {self.vectors.shape[1]} numbers each, as remembered, got {embeddings.shape[1]}"
+                f"embeddings: expected {self.vectors.shape[1]} numbers each, as in memory, got {embeddings.shape[1]}"
             )
         vectors = torch.cat([self.vectors.to(embeddings), embeddings])
         return vectors[-self.memory :], torch.cat([self.classes.to(labels.device), labels])[-self.memory :]
@@ -126,10 +131,10 @@ class CrossBatchMemoryLoss(ExactModule, MetricLearningLoss):
 
 
 class LateMemoryPairs(CountsSteps, MetricLearningLoss):
-    """What `LateMemoryLoss` does to losses over lists, for a loss of that library: the same memory at the same time.
+    """Counterpart of `LateMemoryLoss` for losses of pytorch-metric-learning, with the same memory and schedule.
 
-    From a certain step on the loss is the mean of two: that of the batch, and that of the batch against itself and the
-    last vectors before it, which are fixed.
+    After `after` steps the loss is the mean of two: that of the batch, and that of the batch against itself and the
+    memory of earlier vectors, which get no gradient.
 
     Args:
         loss: one of that library's losses over embeddings.
@@ -167,34 +172,34 @@ class LateMemoryPairs(CountsSteps, MetricLearningLoss):
 
 
 def contrastive(*, positive_margin: float = 0.0, negative_margin: float = 1.0) -> MetricLearningLoss:
-    """Distances of a class below one margin, those between classes above another."""
+    """Create a contrastive loss: distances within a class below one margin, between classes above another."""
     return MetricLearningLoss(_losses().ContrastiveLoss(positive_margin, negative_margin))
 
 
 def triplet(*, margin: float = 0.05) -> MetricLearningLoss:
-    """A vector nearer to its own class than to others by a margin, over all triplets."""
+    """Create a triplet loss: each vector nearer to its own class than to others by a margin, over all triplets."""
     return MetricLearningLoss(_losses().TripletMarginLoss(margin))
 
 
 def multi_similarity(*, alpha: float = 2.0, beta: float = 50.0, base: float = 0.5) -> MetricLearningLoss:
-    """Pairs weighed by their own and each other's similarities."""
+    """Create a multi-similarity loss: pairs weighed by their own and each other's similarities."""
     return MetricLearningLoss(_losses().MultiSimilarityLoss(alpha, beta, base))
 
 
 def pair_histograms(*, intervals: int = 10) -> MetricLearningLoss:
-    """FastAP as that library has it."""
+    """Create the FastAP loss of pytorch-metric-learning."""
     return MetricLearningLoss(_losses().FastAPLoss(intervals))
 
 
 def cross_batch_memory(
     *, memory: int = 1024, positive_margin: float = 0.0, negative_margin: float = 1.0
 ) -> CrossBatchMemoryLoss:
-    """The contrastive loss against a memory of earlier batches."""
+    """Create a contrastive loss against a memory of earlier batches."""
     return CrossBatchMemoryLoss(_losses().ContrastiveLoss(positive_margin, negative_margin), memory)
 
 
 def _pairs(labels: Tensor, classes: Tensor, *, own: int) -> tuple[Tensor, ...]:
-    """All pairs of the batch with vectors of these classes, among which the batch itself begins at `own`."""
+    """Return all pairs of the batch with vectors of these classes; the batch itself starts at index `own` of them."""
     from pytorch_metric_learning.utils.loss_and_miner_utils import (  # type: ignore[import-untyped]
         get_all_pairs_indices,
     )

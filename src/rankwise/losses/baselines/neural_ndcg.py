@@ -1,4 +1,4 @@
-"""NeuralNDCG: NDCG through a differentiable sort."""
+"""NeuralNDCG: loss for NDCG with a differentiable sort."""
 
 from __future__ import annotations
 
@@ -6,37 +6,36 @@ import torch
 from torch import Tensor
 
 from rankwise.checks import check_count, check_k, check_positive
-from rankwise.gains import Gain, gain_function
 from rankwise.lists import Lists, PackedLists
-from rankwise.losses.base import ListLoss
+from rankwise.losses.base import ListLoss, with_gradient
 from rankwise.losses.baselines.shared import discounts, grades_differ, normalised_gains
-from rankwise.losses.gradients import with_gradient
 from rankwise.registry import LossRecord
 from rankwise.sorting import argsort
+from rankwise.surrogates import Gain, gain_function
 
 __all__ = ["NeuralNDCGLoss"]
 
-# Entries of the sorting matrices held at once: 4 MiB in float32, a few times that in all.
+# Elements of the sorting matrices of one chunk: 4 MiB in float32, a few times that with intermediate results.
 _CHUNK = 2**20
 
 
 class NeuralNDCGLoss(ListLoss):
-    """1 - NDCG with the gains sorted by a smooth permutation matrix: `1 - sum_p d(p) (S G)_p`.
+    """NDCG with gains sorted by a smooth permutation matrix: `1 - sum_p d(p) (S G)_p`.
 
     S starts as NeuralSort's `P[p, j] = softmax_j(((n + 1 - 2p) s_j - sum_k |s_j - s_k|) / temperature)`. Sinkhorn's
-    iterations scale it until its columns sum to 1 as its rows do; each list stops for itself. G are gains over the
-    ideal DCG, d(p) is the discount of position p. Item weights multiply the gains (they take no room in the ranking).
-    Lists of one grade are left out.
+    iterations scale it until its columns sum to 1 as its rows do; each list has its own stopping time. G are gains
+    divided by the ideal DCG, d(p) is the discount of position p. Item weights multiply the gains (they do not affect
+    the sort). Lists of one grade are left out.
 
-    Time O(Q L^2) for each iteration. Memory: lists are taken a few at a time, value and gradient together, and only the
-    scale factors of each iteration are kept (not the matrices), so about 6 matrices of 2^20 entries (or of one list).
+    Time O(Q L^2) for each iteration. Value and gradient of a few lists are computed together, and only the scale
+    factors of each iteration are stored, so memory is about 6 matrices of 2^20 elements (or of one list).
 
     Args:
         temperature: smoothness of the sort.
         k: train for NDCG@k; None is the whole list.
         gain: "exp2" for 2^y - 1, "linear" for y, or a function of grades.
-        iterations: the most Sinkhorn makes.
-        tolerance: a list whose sums of rows and columns differ from 1 by less is done.
+        iterations: largest number of Sinkhorn iterations.
+        tolerance: iterations stop for a list whose row and column sums differ from 1 by less.
         lists, empty, reduction: see `ListLoss`.
 
     Example:
@@ -73,30 +72,32 @@ class NeuralNDCGLoss(ListLoss):
 
     def _sorted(self, lists: Lists) -> tuple[Tensor, Tensor]:
         gains = normalised_gains(lists, self.gain, self.k)
-        worth = discounts(gains.shape[1], self.k, gains).to(gains.dtype)
+        discount = discounts(gains.shape[1], self.k, gains).to(gains.dtype)
         rows = max(1, _CHUNK // max(1, gains.shape[1] ** 2))
         best_first = argsort(-lists.scores, lists.mask)
 
-        in_order = (t.gather(1, best_first).split(rows) for t in (lists.scores.detach(), gains, lists.mask))
-        parts = [self._chunk(scores, its_gains, mask, worth) for scores, its_gains, mask in zip(*in_order, strict=True)]
+        chunks = (t.gather(1, best_first).split(rows) for t in (lists.scores.detach(), gains, lists.mask))
+        parts = [
+            self._chunk(scores, its_gains, mask, discount) for scores, its_gains, mask in zip(*chunks, strict=True)
+        ]
         values, slopes = zip(*parts, strict=True)
         gradient = torch.zeros_like(lists.scores).scatter_(1, best_first, torch.cat(slopes))
-        reason = "its gradient is worked out by hand, list by list"
+        reason = "its gradient is computed by hand, list by list"
         value = with_gradient(torch.cat(values), lists.scores, gradient, type(self).__name__, reason)
         return 1 - value, grades_differ(lists) & (gains > 0).any(1)
 
-    def _chunk(self, scores: Tensor, gains: Tensor, mask: Tensor, worth: Tensor) -> tuple[Tensor, Tensor]:
-        """Values (Q,) and slopes (Q, L) of a few lists, the best items first."""
+    def _chunk(self, scores: Tensor, gains: Tensor, mask: Tensor, discount: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute values (Q,) and slopes (Q, L) of a few lists, sorted by score."""
         size, position = mask.sum(1)[:, None], torch.arange(1, scores.shape[1] + 1, device=scores.device)
-        # Empty slots as copies of the last item: no distance from it.
+        # Padding becomes copies of the last item, at distance 0 from it.
         scores = scores.masked_fill(~mask, torch.inf).cummin(1).values
         logits = _behind_the_best(scores).div_(-self.temperature)
         logits.masked_fill_(~mask[:, None], -torch.finfo(scores.dtype).max)
         matrix = torch.softmax(logits, 2)
-        # Shares far below rounding go: numbers at the lower end of the range make all that follows many times slower.
+        # Shares far below rounding become 0: denormal numbers would make the following products many times slower.
         matrix.masked_fill_((matrix < _least(matrix)) | (position > size)[:, :, None], 0)
-        values, slopes = _scaled_product(matrix, worth, gains, mask, self.iterations, self.tolerance)
-        # Through the softmax of each row, then to what its logits were made of.
+        values, slopes = _scaled_product(matrix, discount, gains, mask, self.iterations, self.tolerance)
+        # Backward through the softmax of each row, then through its logits.
         slopes *= matrix
         slopes -= matrix.mul_(slopes.sum(2, keepdim=True))
         steepness = (size + 1 - 2 * position).to(scores.dtype)
@@ -105,25 +106,25 @@ class NeuralNDCGLoss(ListLoss):
 
 
 def _behind_the_best(scores: Tensor) -> Tensor:
-    """By how much item j falls short of item p, the best for position p: (Q, L) descending to (Q, p, j).
+    """Compute by how much the logit of item j is below that of item p, the largest at position p: (Q, p, j).
 
-    That is `(n + 1 - 2p) (s_p - s_j) - sum_k |s_p - s_k| + sum_k |s_j - s_k|`, from which the large numbers cancel:
-    s_(i-1) - s_i counts 2 (i - p) - 1 times for each i from p + 1 to j, and likewise on the other side of p. A sum of
-    numbers of one sign keeps its digits, however different their sizes.
+    For descending scores (Q, L) that is `(n + 1 - 2p) (s_p - s_j) - sum_k |s_p - s_k| + sum_k |s_j - s_k|`. Large terms
+    cancel in it: s_(i-1) - s_i counts 2 (i - p) - 1 times for each i from p + 1 to j, and likewise on the other side of
+    p. A sum of these terms of one sign has no cancellation.
     """
     return _behind(scores).add_(_behind(-scores.flip(1)).flip(1, 2))
 
 
 def _behind(scores: Tensor) -> Tensor:
-    """The part of j > p."""
+    """Compute the part of j > p."""
     gaps = -scores.diff(dim=1, prepend=scores[:, :1])
-    places = torch.arange(scores.shape[1], dtype=scores.dtype, device=scores.device)
-    times = (2 * places - 1 - 2 * places[:, None]).clamp_min_(0)
+    index = torch.arange(scores.shape[1], dtype=scores.dtype, device=scores.device)
+    times = (2 * index - 1 - 2 * index[:, None]).clamp_min_(0)
     return (gaps[:, None, :] * times).cumsum_(2)
 
 
 def _through_distances(slopes: Tensor, scores: Tensor, size: Tensor) -> Tensor:
-    """From d / d a_j to d / d s_j (Q, L) for the sums of distances a_j = sum_k |s_j - s_k|, scores descending."""
+    """Convert d / d a_j to d / d s_j (Q, L) for the sums of distances a_j = sum_k |s_j - s_k|, scores descending."""
     above = torch.searchsorted(-scores, -scores)
     until_ties = torch.searchsorted(-scores, -scores, right=True).clamp_max_(size)
     before = torch.nn.functional.pad(slopes.cumsum(1), (1, 0))
@@ -132,14 +133,14 @@ def _through_distances(slopes: Tensor, scores: Tensor, size: Tensor) -> Tensor:
 
 
 def _scaled_product(
-    matrix: Tensor, worth: Tensor, gains: Tensor, mask: Tensor, iterations: int, tolerance: float
+    matrix: Tensor, discount: Tensor, gains: Tensor, mask: Tensor, iterations: int, tolerance: float
 ) -> tuple[Tensor, Tensor]:
-    """worth^T R P C gains of each list (Q,) and its slope in P (Q, L, L).
+    """Compute discount^T R P C gains of each list (Q,) and its slope in P (Q, L, L).
 
-    R and C are the diagonal scale factors r and c that Sinkhorn's iterations arrive at: c = 1 / (P^T r), r = 1 / (P c).
-    The slope is a sum of outer products, one for each use of P: a single batched product of what was kept.
+    R and C are the diagonal scale factors r and c of Sinkhorn's iterations: c = 1 / (P^T r), r = 1 / (P c). The slope
+    is a sum of outer products, one for each use of P, computed as one batched product of the stored factors.
     """
-    filled = torch.arange(len(worth), device=worth.device) < mask.sum(1)[:, None]
+    filled = torch.arange(len(discount), device=discount.device) < mask.sum(1)[:, None]
     transposed = matrix.transpose(1, 2)
     r, c = filled.to(matrix.dtype), torch.zeros_like(gains)
     kept = []
@@ -153,9 +154,9 @@ def _scaled_product(
         kept.append((active, r, next_c, c_moves, next_r, r_moves))
         r, c = torch.where(active, next_r, r), torch.where(active, next_c, c)
     ranked = _times(matrix, c * gains)
-    # What each use of P gives to its slope: left[p] right[j].
-    left, right = [worth * r], [c * gains]
-    slope_r, slope_c = worth * ranked, gains * _times(transposed, worth * r)
+    # Each use of P adds left[p] right[j] to its slope.
+    left, right = [discount * r], [c * gains]
+    slope_r, slope_c = discount * ranked, gains * _times(transposed, discount * r)
     for active, last_r, next_c, c_moves, next_r, r_moves in reversed(kept):
         slope_rows = slope_r * next_r * next_r * -r_moves
         slope_columns = (slope_c + _times(transposed, slope_rows)) * next_c * next_c * -c_moves
@@ -164,22 +165,22 @@ def _scaled_product(
         slope_r = torch.where(active, _times(matrix, slope_columns), slope_r)
         slope_c = slope_c.masked_fill(active, 0)
     slopes = torch.stack(left, 2) @ torch.stack(right, 1)
-    return (worth * r * ranked).sum(1), slopes
+    return (discount * r * ranked).sum(1), slopes
 
 
 def _times(matrix: Tensor, vector: Tensor) -> Tensor:
-    # As a row from the left: the same product with a column takes several times as long on the CPU.
+    # A row vector times the matrix: with a column vector bmm is several times slower on the CPU.
     return torch.bmm(vector[:, None, :], matrix.transpose(1, 2)).squeeze(1)
 
 
 def _inverse(sums: Tensor, where: Tensor) -> tuple[Tensor, Tensor]:
-    """1 / sums, 0 elsewhere; and where that moves with the sums, as 1 and 0."""
+    """Compute 1 / sums, 0 outside `where`, and the mask (1 or 0) of elements with a gradient."""
     inverse = torch.where(where, 1 / sums.clamp_min(_least(sums)), 0)
     return inverse, (where & (sums > _least(sums))).to(sums.dtype)
 
 
 def _least(values: Tensor) -> float:
-    """What counts as nothing: far below rounding, and far enough from the end of the range to divide by."""
+    """Return the limit below which numbers count as 0: far below rounding, but safe to divide by."""
     return float(torch.finfo(values.dtype).tiny ** 0.75)
 
 

@@ -1,4 +1,4 @@
-"""Baselines over pairs of items: RankNet, BPR, LambdaRank, LambdaLoss, pairwise AUROC."""
+"""Pairwise baselines: RankNet, BPR, LambdaRank, LambdaLoss, pairwise AUROC."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from rankwise.checks import check_choice, check_k, check_positive
-from rankwise.gains import Gain, gain_function
-from rankwise.lists import Lists, PackedLists
+from rankwise.checks import check_choice, check_k, check_positive, wide_dtype
+from rankwise.estimators.groups import Link
+from rankwise.lists import Lists, PackedLists, split_sides
 from rankwise.losses.base import ListLoss
 from rankwise.losses.baselines.shared import (
     by_grade,
@@ -23,30 +23,28 @@ from rankwise.losses.baselines.shared import (
     normalised_gains,
     relative_weights,
 )
-from rankwise.losses.links import Link
-from rankwise.losses.sides import split_sides
-from rankwise.modes import wide_dtype
-from rankwise.pairs.by_chunks import DEVICE_CHUNK
+from rankwise.pairs import mean_over_negatives
+from rankwise.pairs.sums import DEVICE_CHUNK
 from rankwise.ranks import RankedLists, rank
 from rankwise.registry import LossRecord
-from rankwise.surrogates import Logistic, OneSidedHuber, Sigmoid, Surrogate
+from rankwise.surrogates import Gain, Logistic, OneSidedHuber, Sigmoid, Surrogate, gain_function
 
 __all__ = ["BPRLoss", "LambdaLoss", "LambdaRankLoss", "Pairs", "PairwiseAUROCLoss", "RankNetLoss", "preference_sums"]
 
 SURROGATES = ("sigmoid", "huber")
 
-# Pairs held at once: about a megabyte in float32.
+# Pairs of one chunk: 1 MiB in float32.
 _CHUNK = 2**18
 
-# Better items of one list taken together: the fewer, the more pairs of equal grade are passed over.
+# Better items of one list in a chunk. With fewer, more pairs of equal grade are skipped.
 _BETTER = 64
 
 
 class RankNetLoss(ListLoss):
-    """The mean over all pairs of items with y_i > y_j of `log(1 + exp(-sigma (s_i - s_j)))`.
+    """Logistic loss of pairs: the mean over all pairs of items with y_i > y_j of `log(1 + exp(-sigma (s_i - s_j)))`.
 
-    At least 0; log 2 for constant scores. A pair weighs the product of its items' weights. Lists of one grade have no
-    pair and are left out. Memory: O(Q L), the pairs are never held together.
+    At least 0; log 2 for constant scores. The weight of a pair is the product of its items' weights. Lists of one grade
+    have no pair and are left out. Memory is O(Q L), because pairs are computed in chunks.
 
     Args:
         sigma: steepness; the scores are multiplied by it.
@@ -86,9 +84,8 @@ class RankNetLoss(ListLoss):
 class BPRLoss(RankNetLoss):
     """Bayesian personalised ranking: `-log sigmoid(s_i - s_j)`, i relevant, j not, on average over all such pairs.
 
-    This is `RankNetLoss` for labels of 0 and 1: all relevant items of a list against all its irrelevant ones. The
-    paper's single random negative per positive is a matter of which items a batch holds, its L2 penalty one of the
-    optimiser (weight decay).
+    This is `RankNetLoss` for labels of 0 and 1: all relevant items of a list against all its irrelevant ones. Use a
+    sampler for the paper's single random negative per positive, and weight decay for its L2 penalty.
 
     Example:
         >>> import torch
@@ -102,19 +99,19 @@ class BPRLoss(RankNetLoss):
 
 
 class LambdaLoss(ListLoss):
-    """NDCG-Loss2++: the sum over pairs with y_i > y_j of `w_ij log2(1 + exp(-sigma (s_i - s_j)))`.
+    """NDCG-Loss2++, the sum over pairs with y_i > y_j of `w_ij log2(1 + exp(-sigma (s_i - s_j)))`.
 
-    `w_ij = |G_i - G_j| (|D_i - D_j| + mu |d(r) - d(r + 1)|)`, with gains G over the ideal DCG, discounts
+    `w_ij = |G_i - G_j| (|D_i - D_j| + mu |d(r) - d(r + 1)|)`, with gains G divided by the ideal DCG, discounts
     d(p) = 1 / log2(1 + p), D the discounts at the current ranks and r the distance of the two ranks. No gradient flows
     through w. At least 0. Lists of one grade are left out.
 
-    Of items with equal scores, D is the mean over their orders, |D_i - D_j| within such a group likewise; r is the
-    distance of their mean ranks, at least 1. A pair further weighs the product of its items' weights, those of a list
-    scaled to a mean of 1. Memory: O(Q L), the pairs are never held together.
+    In a tie group, D and |D_i - D_j| are means over its permutations; r is the distance of mean ranks, at least 1. Each
+    pair is also multiplied by the weights of its two items, scaled to a mean of 1 per list. Memory is O(Q L), because
+    pairs are computed in chunks.
 
     Args:
         sigma: steepness; the scores are multiplied by it.
-        mu: what the term in the distance of ranks weighs; 0 is LambdaRank.
+        mu: weight of the term in the distance of ranks; 0 is LambdaRank.
         k: train for NDCG@k: discounts beyond position k are 0, and pairs with both items there do not count.
         gain: "exp2" for 2^y - 1, "linear" for y, or a function of grades.
         lists, empty, reduction: see `ListLoss`.
@@ -151,17 +148,17 @@ class LambdaLoss(ListLoss):
         graded = by_grade(lists)
         gains = normalised_gains(replace(lists, weights=None), self.gain, self.k)
         gains, weights = (t.gather(1, graded.order) for t in (gains, relative_weights(lists)))
-        standing = _standing(lists, graded, self.k)
+        groups = _tie_groups(lists, graded, self.k)
         nearness = self.mu * _nearness(lists)
 
         def weigh(pairs: Pairs) -> Tensor:
-            high, low = pairs.outer(standing.discount)
+            high, low = pairs.outer(groups.discount)
             swap = (high - low).abs_()
-            start, other_start = pairs.outer(standing.start)
-            if standing.tied:
-                swap += torch.where(start == other_start, standing.spread[pairs.lists, pairs.better, None], 0)
+            start, other_start = pairs.outer(groups.start)
+            if groups.tied:
+                swap += torch.where(start == other_start, groups.spread[pairs.lists, pairs.better, None], 0)
             if self.mu:
-                middle, other_middle = pairs.outer(standing.middle)
+                middle, other_middle = pairs.outer(groups.middle)
                 distance = (middle - other_middle).abs_().clamp_min_(2)
                 near = nearness[distance]
                 swap += near if self.k is None else near.mul_((start < self.k) | (other_start < self.k))
@@ -177,10 +174,10 @@ class LambdaLoss(ListLoss):
 
 
 class LambdaRankLoss(LambdaLoss):
-    """The sum over pairs with y_i > y_j of `c_ij log2(1 + exp(-sigma (s_i - s_j)))`.
+    """Weighted logistic loss of pairs: the sum over y_i > y_j of `c_ij log2(1 + exp(-sigma (s_i - s_j)))`.
 
-    c_ij is by how much NDCG would change if i and j swapped places. This is `LambdaLoss` with mu = 0; see there for
-    equal scores and weights. At least 0. Lists of one grade are left out.
+    c_ij is the change of NDCG if i and j swapped ranks. This is `LambdaLoss` with mu = 0; see there for equal scores
+    and weights. At least 0. Lists of one grade are left out.
 
     Args:
         sigma: steepness; the scores are multiplied by it.
@@ -209,13 +206,13 @@ class LambdaRankLoss(LambdaLoss):
 
 
 @dataclass(frozen=True)
-class _Standing:
-    """Where items stand by score, (Q, L) in order of grade; equal scores stand together.
+class _TieGroups:
+    """Ranks and discounts of items by score, shared within tie groups; (Q, L) each, sorted by grade.
 
     Attributes:
         discount: the mean discount over the positions of the group.
         spread: the mean difference between two discounts of the group.
-        start: the first position of the group, from 0; it names the group.
+        start: index of the first item of the group; it identifies the group.
         middle: twice the mean position.
         tied: whether any group has several items.
     """
@@ -227,37 +224,37 @@ class _Standing:
     tied: bool
 
 
-def _standing(lists: Lists, graded: RankedLists, k: int | None) -> _Standing:
+def _tie_groups(lists: Lists, graded: RankedLists, k: int | None) -> _TieGroups:
     ranked = rank(lists)
-    # What was found in order of score, at the place of the item, then in order of grade.
-    place = torch.empty_like(ranked.order).scatter_(1, ranked.order, ranked.start).gather(1, graded.order)
+    # From the order by score back to that of the input (scatter), then to the order by grade (gather).
+    start = torch.empty_like(ranked.order).scatter_(1, ranked.order, ranked.start).gather(1, graded.order)
     size = torch.empty_like(ranked.order).scatter_(1, ranked.order, ranked.end - ranked.start).gather(1, graded.order)
-    worth = discounts(lists.mask.shape[1], k, lists.scores)
+    discount = discounts(lists.mask.shape[1], k, lists.scores)
     # Sums of d(p) and p d(p) up to each position give those over any group.
-    steps = torch.arange(len(worth), device=worth.device)
-    sums, moments = (pad(t.cumsum(0), (1, 0)) for t in (worth, worth * steps))
-    total, moment = (t[place + size] - t[place] for t in (sums, moments))
-    spread = 2 * ((size - 1 + 2 * place) * total - 2 * moment) / (size * (size - 1)).clamp_min(1)
+    steps = torch.arange(len(discount), device=discount.device)
+    sums, moments = (pad(t.cumsum(0), (1, 0)) for t in (discount, discount * steps))
+    total, moment = (t[start + size] - t[start] for t in (sums, moments))
+    spread = 2 * ((size - 1 + 2 * start) * total - 2 * moment) / (size * (size - 1)).clamp_min(1)
     dtype = lists.scores.dtype
-    middle = 2 * place + size
-    return _Standing((total / size).to(dtype), spread.to(dtype), place.int(), middle.int(), ranked.tied)
+    middle = 2 * start + size
+    return _TieGroups((total / size).to(dtype), spread.to(dtype), start.int(), middle.int(), ranked.tied)
 
 
 def _nearness(lists: Lists) -> Tensor:
-    """Return |d(r) - d(r + 1)| at half the index, r = 1 at index 2."""
+    """Return |d(r) - d(r + 1)| for r = index / 2, at least 1."""
     device = lists.scores.device
     distance = torch.arange(2 * lists.mask.shape[1] + 1, dtype=wide_dtype(device), device=device).clamp_min_(2)
     return (1 / torch.log2(1 + distance / 2) - 1 / torch.log2(2 + distance / 2)).to(lists.scores.dtype)
 
 
 class PairwiseAUROCLoss(ListLoss):
-    """1 - AUROC, made smooth: the mean of a surrogate of s_i - s_j over all positives i and negatives j of a list.
+    """Smooth loss for AUROC: the mean of a surrogate of s_i - s_j over all positives i and negatives j of a list.
 
     Args:
         surrogate: "sigmoid", 1 / (1 + exp(x / tau)), or "huber", the one-sided Huber of width tau. Long lists take
             O(n) or O(n log n), see `rankwise.pairs`.
         tau: width of the surrogate.
-        link: how scores come to about [-1, 1], see `AUPRCLoss`.
+        link: map of scores to about [-1, 1], see `AUPRCLoss`.
         lists, empty, reduction: see `ListLoss`.
 
     Example:
@@ -293,20 +290,20 @@ class PairwiseAUROCLoss(ListLoss):
 
     def _block_values(self, lists: Lists) -> tuple[Tensor, Tensor]:
         sides = split_sides(lists)
-        wrong = sides.mean_over_negatives(lists, self.surrogate)
+        wrong = mean_over_negatives(lists, sides, self.surrogate)
         return (wrong * sides.share).sum(1), sides.valid
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Some of the pairs: of some lists, some better items with some worse ones, all in order of grade."""
+    """Chunk of pairs: slices of lists, of their better items and of their worse items, sorted by grade."""
 
     lists: slice
     better: slice
     worse: slice
 
     def outer(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """What (Q, L) values say of the better (q, b, 1) and of the worse items (q, 1, w)."""
+        """Return (Q, L) values of the better (q, b, 1) and of the worse items (q, 1, w), to broadcast."""
         return values[self.lists, self.better, None], values[self.lists, None, self.worse]
 
     def difference(self, values: Tensor) -> Tensor:
@@ -326,25 +323,25 @@ PairWeights = Callable[[Pairs], Tensor]
 def preference_sums(
     lists: Lists, graded: RankedLists, surrogate: Surrogate, weigh: PairWeights
 ) -> tuple[Tensor, Tensor]:
-    """sum_{i, j: y_i > y_j} w_ij l(s_i - s_j) of each list (Q,), and the sum of w_ij alone (Q,).
+    """Compute sum_{i, j: y_i > y_j} w_ij l(s_i - s_j) of each list (Q,), and the sum of w_ij (Q,).
 
-    Every such pair is looked at once, in chunks, for its value and its slope: O(Q L) memory. Twice differentiable.
+    Value and slope of each pair are computed together, in chunks, so memory is O(Q L). Twice differentiable.
 
     Args:
-        lists: whose scores to compare.
-        graded: their items by grade (`by_grade`).
-        surrogate: what a pair costs.
-        weigh: the weights w (q, b, w) of some pairs, as a new tensor; values it reads are in order of grade.
+        lists: the lists with the scores.
+        graded: their items sorted by grade (`by_grade`).
+        surrogate: the function l.
+        weigh: function that returns the weights w (q, b, w) of a chunk of pairs, as a new tensor, sorted by grade.
     """
     scores = lists.scores.gather(1, graded.order)
     totals = scores.new_zeros(len(scores))
-    place = torch.arange(scores.shape[1], dtype=torch.int32, device=scores.device)
+    index = torch.arange(scores.shape[1], dtype=torch.int32, device=scores.device)
     end, size = graded.end.int(), graded.size.int()
 
     def weighted_pairs() -> Iterator[tuple[Pairs, Tensor]]:
         for pairs in _chunks(graded):
-            behind = place[pairs.worse] >= end[pairs.lists, pairs.better, None]
-            yield pairs, weigh(pairs).mul_(behind & (place[pairs.worse] < size[pairs.lists, None, None]))
+            below = index[pairs.worse] >= end[pairs.lists, pairs.better, None]
+            yield pairs, weigh(pairs).mul_(below & (index[pairs.worse] < size[pairs.lists, None, None]))
 
     def values_and_slopes(scores: Tensor) -> tuple[Tensor, Tensor]:
         values, slopes = scores.new_zeros(len(scores)), torch.zeros_like(scores)
@@ -367,7 +364,7 @@ def preference_sums(
 
 
 def _chunks(graded: RankedLists) -> Iterator[Pairs]:
-    """All pairs of a better and a worse item, and as few others as comes easily."""
+    """Yield chunks that cover all pairs of a better and a worse item, and few others."""
     lists, length = graded.lists.mask.shape
     if not lists or not length:
         return
@@ -381,12 +378,12 @@ def _chunks(graded: RankedLists) -> Iterator[Pairs]:
         some = slice(row, row + rows)
         last = int(anchors[some].max())
         for first in range(0, last, items):
-            # Nothing before the end of the first item's group is worse than it or any item after it.
+            # No item before the end of the first item's tie group is worse than any of these better items.
             yield Pairs(some, slice(first, min(first + items, last)), slice(int(graded.end[some, first].min()), length))
 
 
 def _all_chunks(lists: int, length: int) -> Iterator[Pairs]:
-    """Yield all pairs of two items: on an accelerator the host does not wait for the order of grades."""
+    """Yield chunks of all pairs of two items, so that the host does not synchronise to read the grades."""
     rows, items = max(1, DEVICE_CHUNK // length**2), max(1, min(length, DEVICE_CHUNK // length))
     for row in range(0, lists, rows):
         for first in range(0, length, items):
@@ -394,7 +391,7 @@ def _all_chunks(lists: int, length: int) -> Iterator[Pairs]:
 
 
 class _OnePass(torch.autograd.Function):
-    """Values (Q,) of scores (Q, L) with the gradient worked out beside them: nothing of size Q x L x L is kept."""
+    """Compute values (Q,) of scores (Q, L) and their gradient in one pass, so that no (Q, L, L) tensor is saved."""
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, values_and_slopes: Any, slopes_along: Any) -> Tensor:
@@ -412,7 +409,7 @@ class _OnePass(torch.autograd.Function):
 
 
 class _Slopes(torch.autograd.Function):
-    """The slopes (Q, L) that were worked out, as a function of the scores (Q, L)."""
+    """Return precomputed slopes (Q, L) as a differentiable function of the scores (Q, L)."""
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, slopes: Tensor, slopes_along: Any) -> Tensor:
@@ -455,7 +452,7 @@ RECORDS = (
     ),
     LossRecord(
         name="lambdarank",
-        summary="pairs weighed by the change of NDCG if they swapped places",
+        summary="pairs weighed by the change of NDCG if they swapped ranks",
         build=LambdaRankLoss,
         role="baseline",
         labels="grades",

@@ -1,4 +1,4 @@
-"""Baselines that score every item by itself: squared error, cross entropy, focal loss, LDAM."""
+"""Pointwise baselines: squared error, cross entropy, focal loss, LDAM."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, softplus
 
 from rankwise.checks import check_choice, check_positive, check_share
-from rankwise.gains import gain_function
+from rankwise.estimators.groups import Link
 from rankwise.lists import Lists, PackedLists
-from rankwise.losses.base import ListLoss
+from rankwise.losses.base import ListLoss, bound
 from rankwise.losses.baselines.shared import item_weights, weighted_mean
-from rankwise.losses.links import Link, bound
 from rankwise.registry import LossRecord
+from rankwise.surrogates import gain_function
 
 __all__ = [
     "BalancedCrossEntropyLoss",
@@ -44,14 +44,14 @@ class BinaryCrossEntropyLoss(ListLoss):
 
 
 class BalancedCrossEntropyLoss(ListLoss):
-    """Binary cross entropy of logits, the items of a kind weighing less the more there are of it.
+    """Binary cross entropy of logits with class weights, lower for the more frequent class.
 
-    A weighted mean over the items of each list: an item of a kind (positive or negative) with n items weighs
+    A weighted mean over the items of each list: an item of a class (positive or negative) with n items has the weight
 
         (1 - beta) / (1 - beta^n),
 
-    the inverse of the kind's effective number. With beta = 1 that is 1 / n: half of the loss comes from the positives
-    and half from the negatives. Towards 0 it becomes plain cross entropy. A list of one kind counts with that kind.
+    the inverse of the class's effective number. With beta = 1 that is 1 / n: half of the loss comes from the positives
+    and half from the negatives. As beta goes to 0 it becomes plain cross entropy. A list of one class counts too.
 
     Args:
         beta: in (0, 1]; the paper tries .9, .99, .999 and .9999.
@@ -86,7 +86,7 @@ class BalancedCrossEntropyLoss(ListLoss):
     def _block_values(self, lists: Lists) -> tuple[Tensor, Tensor]:
         weights = item_weights(lists)
         if self.beta == 1 and self.counts is None:
-            # By weight and not by number, so that an item of weight 2 is that item twice.
+            # Sums of weights instead of counts, so that an item of weight 2 equals two items.
             positive = weights * (lists.labels == 1)
             return weighted_mean(_item_losses(lists), _share(positive) + _share(weights - positive))
         counts, _ = counts_of(lists, self.counts)
@@ -99,22 +99,22 @@ def _item_losses(lists: Lists) -> Tensor:
 
 
 def _share(weights: Tensor) -> Tensor:
-    """Each weight over the sum of its list."""
+    """Divide each weight by the sum of its list."""
     return weights / weights.sum(1, keepdim=True).clamp_min(torch.finfo(weights.dtype).tiny)
 
 
 class FocalLoss(ListLoss):
-    """Cross entropy of logits with each item weighed by how wrong it is; averaged over the items of each list.
+    """Focal loss: cross entropy of logits with lower weights for well-classified items, averaged over each list.
 
         a (1 - p)^gamma (-log p),
 
-    p the probability given to the true label, a = alpha for positives and 1 - alpha for negatives.
+    where p is the probability of the true label, and a = alpha for positives and 1 - alpha for negatives.
 
     Args:
-        gamma: how fast the weight falls as an item becomes right; 0 is cross entropy.
+        gamma: exponent of the weight of well-classified items; 0 is cross entropy.
         alpha: the weight of positives, in (0, 1).
         per: "item" takes the mean over items; "positive" divides the sum over items by the number of positives (at
-            least 1), as detectors do, where nearly all items are easy negatives.
+            least 1), as in detection, where nearly all items are easy negatives.
         lists, empty, reduction: see `ListLoss`.
 
     Example:
@@ -155,17 +155,17 @@ class FocalLoss(ListLoss):
 
 
 class LDAMLoss(ListLoss):
-    """Cross entropy in which an item must win by the margin of its kind; averaged over the items of each list.
+    """Cross entropy with a margin per class, larger for the rarer one; averaged over the items of each list.
 
         log(1 + exp(-scale (z - margin))),   margin = max_margin (n_rarer / n)^(1/4),
 
-    z the score of a positive or minus the score of a negative, n the number of items of its kind.
+    where z is the score of a positive or minus the score of a negative, and n the number of items of its class.
 
     Args:
-        max_margin: the margin of the rarer kind.
-        scale: what scores are multiplied by after the margin is taken off; made for scores in [-1, 1].
+        max_margin: the margin of the rarer class.
+        scale: factor of scores minus margins; made for scores in [-1, 1].
         counts: (negatives, positives) of the data set; None takes those of each list.
-        link: how scores come to [-1, 1], see `AUPRCLoss`; the paper's are cosines (`link="none"`).
+        link: map of scores to [-1, 1], see `AUPRCLoss`; the paper's scores are cosines (`link="none"`).
         lists, empty, reduction: see `ListLoss`.
 
     Example:
@@ -208,10 +208,10 @@ class LDAMLoss(ListLoss):
 
 
 class SquaredErrorLoss(ListLoss):
-    """The weighted mean over the items of a list of `(s_i - t_i)^2`, in the dtype of the scores.
+    """Weighted mean of `(s_i - t_i)^2` over the items of a list, in the dtype of the scores.
 
     Args:
-        target: t, what a score should be: the "grades" y, or their "gains" 2^y - 1.
+        target: the regression target t: the "grades" y, or their "gains" 2^y - 1.
         lists, empty, reduction: see `ListLoss`.
 
     Example:
@@ -235,7 +235,7 @@ class SquaredErrorLoss(ListLoss):
 
         def mean_square(lists: Lists) -> tuple[Tensor, Tensor]:
             dtype = lists.scores.dtype
-            # Cut so far that a sum of squares stays in the range of the dtype.
+            # Clamped so that a sum of squares does not overflow.
             errors = bound(lists.scores - gain(lists.labels).to(dtype), torch.finfo(dtype).max ** 0.4)
             return weighted_mean(errors.square(), item_weights(lists))
 
@@ -244,7 +244,7 @@ class SquaredErrorLoss(ListLoss):
 
 
 def check_counts(counts: object) -> tuple[int, int] | None:
-    """`counts=` as a user gives it: (negatives, positives) of the data set, or None."""
+    """Check the argument `counts`, (negatives, positives) of the data set or None, and return it."""
     if counts is None:
         return None
     pair = tuple(counts) if isinstance(counts, tuple | list) else ()
@@ -254,9 +254,9 @@ def check_counts(counts: object) -> tuple[int, int] | None:
 
 
 def counts_of(lists: Lists, counts: tuple[int, int] | None) -> tuple[Tensor, Tensor]:
-    """How many items are of the kind (label) of each item and how many of the rarer kind, (Q, L) and (Q, 1).
+    """Return the number of items of each item's class, (Q, L), and of the rarer class, (Q, 1), at least 1.
 
-    Those of the data set where `counts` says so, else those of each list, and never less than 1.
+    These are the `counts` of the data set, or those of each list if they are None.
     """
     positive = lists.labels == 1
     if counts is None:

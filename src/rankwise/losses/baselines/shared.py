@@ -1,4 +1,4 @@
-"""Weights, gains and order of grades, as several baselines use them."""
+"""Weights, gains and sorting by grade that several baselines share."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from rankwise.checks import wide_dtype, widen
 from rankwise.lists import Lists, surely_all
-from rankwise.modes import wide_dtype, widen
 from rankwise.ranks import RankedLists, rank
 
 __all__ = [
@@ -26,12 +26,12 @@ __all__ = [
 
 
 def item_weights(lists: Lists) -> Tensor:
-    """(Q, L) the weights of the items, 1 where none are given and 0 where there is no item."""
+    """Return the weights of the items, (Q, L): 1 if none are given, 0 in the padding."""
     return (lists.mask if lists.weights is None else lists.weights).to(lists.scores.dtype)
 
 
 def relative_weights(lists: Lists) -> Tensor:
-    """The same with a mean of 1 over the items of each list, so that the unit of the weights does not matter."""
+    """Return the item weights scaled to a mean of 1 in each list, so that only their ratios matter."""
     weights = item_weights(lists)
     if lists.weights is None:
         return weights
@@ -40,8 +40,8 @@ def relative_weights(lists: Lists) -> Tensor:
 
 
 def log_weights(lists: Lists) -> Tensor:
-    """(Q, L) what to add to the scores so that their exponentials are weighted; holes come out as good as 0."""
-    # A quarter of the range leaves room to add scores to it.
+    """Return the logarithms of the relative weights, (Q, L), to add to scores; in the padding a very low number."""
+    # A quarter of the lowest number, so that adding scores does not overflow.
     least = torch.finfo(lists.scores.dtype).min / 4
     if lists.weights is None:
         return torch.zeros_like(lists.scores).masked_fill_(~lists.mask, least)
@@ -49,20 +49,20 @@ def log_weights(lists: Lists) -> Tensor:
 
 
 def log_shares(lists: Lists) -> Tensor:
-    """(Q, L) s_i - log sum_j w_j exp(s_j), with the relative weights w of the items."""
+    """Compute s_i - log sum_j w_j exp(s_j), (Q, L), with the relative weights w of the items."""
     if lists.weights is None and lists.full:
         return torch.log_softmax(lists.scores, 1)
     return lists.scores - torch.logsumexp(lists.scores + log_weights(lists), 1, keepdim=True)
 
 
 def weighted_mean(values: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """Weighted mean of each list (Q,), 0 where there is nothing, and where there is something."""
+    """Compute the weighted mean of each list (Q,), 0 for empty lists, and the mask (Q,) of lists that have items."""
     total = weights.sum(1)
     return (values * weights).sum(1) / total.clamp_min(torch.finfo(values.dtype).tiny), total > 0
 
 
 def grades_differ(lists: Lists) -> Tensor:
-    """(Q,) which lists have items of different grades; the others have no order to learn."""
+    """Return the mask (Q,) of lists with items of different grades; the others have nothing to rank."""
     if not lists.mask.shape[1]:
         return lists.mask.any(1)
     first = lists.labels[:, :1]
@@ -73,15 +73,15 @@ def grades_differ(lists: Lists) -> Tensor:
 
 def discounts(length: int, k: int | None, like: Tensor) -> Tensor:
     """Return 1 / log2(p + 1) at the positions p = 1, 2, ..., and 0 beyond k: (length,), on the device of `like`."""
-    places = torch.arange(1, length + 1, dtype=wide_dtype(like.device), device=like.device)
-    worth = 1 / torch.log2(places + 1)
-    return worth if k is None else worth * (places <= k)
+    positions = torch.arange(1, length + 1, dtype=wide_dtype(like.device), device=like.device)
+    discount = 1 / torch.log2(positions + 1)
+    return discount if k is None else discount * (positions <= k)
 
 
 def normalised_gains(lists: Lists, gain: Callable[[Tensor], Tensor], k: int | None) -> Tensor:
-    """(Q, L) what each item would add to NDCG@k at the first place: its gain over the ideal DCG@k of its list.
+    """Divide the gain of each item by the ideal DCG@k of its list, (Q, L): its NDCG@k at the first position.
 
-    Item weights multiply the gains. Zero where there is no item, and all through lists in which nothing gains.
+    Item weights multiply the gains. The result is 0 in the padding, and in lists without a gain.
     """
     gains = gain(lists.labels).masked_fill(~lists.mask, 0)
     if lists.weights is not None:
@@ -91,5 +91,5 @@ def normalised_gains(lists: Lists, gain: Callable[[Tensor], Tensor], k: int | No
 
 
 def by_grade(lists: Lists) -> RankedLists:
-    """The items of each list in order of grade, best first."""
+    """Sort the items of each list by grade, best first."""
     return rank(replace(lists, scores=widen(lists.labels), weights=None))

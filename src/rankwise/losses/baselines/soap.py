@@ -1,18 +1,16 @@
-"""SOAP: average precision from moving averages kept for every positive."""
+"""SOAP: loss for average precision with moving averages for every positive."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from rankwise.checks import check_share
+from rankwise.checks import check_share, first_order_only
 from rankwise.estimators import IdTable
-from rankwise.lists import Lists, PackedLists
+from rankwise.estimators.groups import Link
+from rankwise.lists import Lists, PackedLists, Sides, split_sides
 from rankwise.losses.base import ListLoss
-from rankwise.losses.gradients import first_order_only
-from rankwise.losses.links import Link
-from rankwise.losses.sides import Sides, split_sides
-from rankwise.pairs import pair_sums
+from rankwise.pairs import mean_over_negatives, pair_sums
 from rankwise.registry import LossRecord
 from rankwise.surrogates import SquaredHinge
 
@@ -20,20 +18,20 @@ __all__ = ["SOAPLoss"]
 
 
 class SOAPLoss(ListLoss):
-    """1 - AP as 1 - the mean over positives i of u+_i / u_i, u+ and u remembered for every positive.
+    """Loss for average precision: 1 - the mean over positives i of u+_i / u_i, with moving averages u+ and u.
 
     With l the squared hinge of s_i - s_j, g+_i and g_i are the sums of l over the positives j and over all items j of
-    the list, divided by the number of items. u+ and u are their moving averages over the batches that held item i. The
-    gradient is that of - (g+_i / u_i - u+_i g_i / u_i^2), the averages held fixed.
+    the list, divided by the number of items. u+ and u are their moving averages over the batches that contain item i.
+    The gradient is that of - (g+_i / u_i - u+_i g_i / u_i^2), with constant averages.
 
-    The averages are found by `sample_ids`. Without `sample_ids` nothing is remembered: u+ and u are then those of the
-    batch alone. An item of several lists (queries, classes) has averages for each, so lists need ids too (`query_ids`;
-    one list and columns have them by themselves).
+    The averages are stored by `sample_ids`. Without `sample_ids` no state is kept, and u+ and u are those of the batch.
+    An item of several lists (queries, classes) has averages for each, so lists need ids too (`query_ids`; a single list
+    and columns have ids of their own).
 
     Args:
-        margin: of the squared hinge.
-        update_rate: the weight of the new batch in the averages (the paper's gamma), in (0, 1].
-        link: how scores come to a range that suits the margin, see `AUPRCLoss`; the authors take sigmoids of logits.
+        margin: margin of the squared hinge.
+        update_rate: weight of the new batch in the averages (the paper's gamma), in (0, 1].
+        link: map of scores to a range that suits the margin, see `AUPRCLoss`; the authors take sigmoids of logits.
         lists, empty, reduction: see `ListLoss`.
 
     Example:
@@ -67,8 +65,8 @@ class SOAPLoss(ListLoss):
     def per_list(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
         if group_ids is None and any(lists.sample_ids is not None for lists in packed.blocks):
             raise ValueError(
-                "query_ids: expected the id of each list beside sample_ids, because an item is remembered for each "
-                "list it stands in, got None"
+                "query_ids: expected the id of each list with sample_ids, because an item has averages for each of its "
+                "lists, got None"
             )
         blocks = self.link(packed, group_ids).blocks
         sides = [split_sides(lists) for lists in blocks]
@@ -77,7 +75,7 @@ class SOAPLoss(ListLoss):
         if group_ids is not None:
             keys = [_keys(lists, side, group_ids[lists.positions]) for lists, side in zip(blocks, sides, strict=True)]
             chosen = [side.mask & side.valid[:, None] for side in sides]
-            averages = self._remember(keys, chosen, averages)
+            averages = self._average(keys, chosen, averages)
         values = []
         for now, average, side in zip(observed, averages, sides, strict=True):
             hits, everything = torch.where(side.mask[..., None], average, 1).unbind(-1)
@@ -88,16 +86,16 @@ class SOAPLoss(ListLoss):
         return value, packed.join([side.valid for side in sides])
 
     def _observe(self, lists: Lists, sides: Sides) -> Tensor:
-        """g+ and g of each positive, (Q, A, 2)."""
-        positives = lists.scores.gather(1, sides.places)
-        above = sides.mean_over_negatives(lists, self.surrogate)
+        """Compute g+ and g of each positive, (Q, A, 2)."""
+        positives = lists.scores.gather(1, sides.index)
+        above = mean_over_negatives(lists, sides, self.surrogate)
         among = pair_sums(positives, positives, self.surrogate, weights=sides.share, anchor_mask=sides.mask)
         hits = among * sides.rate[:, None]
         return torch.stack([hits, hits + above * (1 - sides.rate[:, None])], -1)
 
     @torch.no_grad()
-    def _remember(self, keys: list[Tensor | None], chosen: list[Tensor], observed: list[Tensor]) -> list[Tensor]:
-        """The averages of the chosen positives of every block; what was observed where nothing is known."""
+    def _average(self, keys: list[Tensor | None], chosen: list[Tensor], observed: list[Tensor]) -> list[Tensor]:
+        """Update the averages of the chosen positives of every block and return them; `observed` without ids."""
         known_keys = [(key, where) for key, where in zip(keys, chosen, strict=True) if key is not None]
         if len(known_keys) < len(keys):
             return observed
@@ -111,18 +109,18 @@ class SOAPLoss(ListLoss):
 
 
 def _keys(lists: Lists, sides: Sides, group_ids: Tensor) -> Tensor | None:
-    """(Q, A) one number for each pair of a list's group and a positive of it, or None where items have no ids.
+    """Return one key for each pair of a list's group and one of its positives, (Q, A), or None without item ids.
 
-    The id of the item plus a number drawn from that of the group (0 for 0): two pairs meet with a chance of about the
-    number of pairs, squared, over 2^64.
+    The key is the id of the item plus a hash of the group's id (0 for 0). Two pairs collide with a probability of about
+    the number of pairs, squared, over 2^64.
     """
     if lists.sample_ids is None:
         return None
     mixed = group_ids
     for multiplier, shift in ((-4658895280553007687, 30), (-7723592293110705685, 27)):
-        # A shift that brings in zeros, whatever the sign.
+        # A logical shift, which fills with zeros for negative numbers too.
         mixed = (mixed ^ ((mixed >> shift) & ((1 << (64 - shift)) - 1))) * multiplier
-    return lists.sample_ids.gather(1, sides.places) + mixed[:, None]
+    return lists.sample_ids.gather(1, sides.index) + mixed[:, None]
 
 
 RECORDS = (

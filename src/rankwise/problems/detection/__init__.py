@@ -22,7 +22,17 @@ from rankwise.problems.detection.boxes import detect_boxes, draw_boxes, inspect_
 from rankwise.problems.detection.loss import DetectionLoss, ProposalLoss
 from rankwise.problems.images import read_named_parts, viewed_batches
 from rankwise.problems.inspection import Inspection, spread_over
-from rankwise.problems.problem import Batches, DataOptions, FileOrShare, LossChoice, Names, Problem, Sources, batch_size
+from rankwise.problems.problem import (
+    Batches,
+    DataOptions,
+    DataPrior,
+    FileOrShare,
+    LossChoice,
+    Names,
+    Problem,
+    Sources,
+    batch_size,
+)
 from rankwise.samplers import ShuffledBatchSampler
 from rankwise.training import Outputs
 from rankwise.training.options import Count, NotNegative, Options, Share
@@ -39,7 +49,8 @@ class BoxOptions(DataOptions):
 
     `validation` and `test` are such data too, or shares of the images of `train`; the lists of a VOC folder name all
     three parts themselves. `images` is the folder of COCO's images, where it is not one of the usual. Every image is
-    brought to `height` x `width` pixels; with `cache` it is kept in memory, its shorter side `resize` pixels long.
+    brought to `height` x `width` pixels: `fit` is "squash", whatever its shape, or "keep", in proportion, with black
+    beside or below it. With `cache` it is kept in memory, its shorter side `resize` pixels long.
     `bad_boxes`: treatment of boxes without an area. `classes` are those of the training data if left out. `workers`
     processes decode images ahead.
     """
@@ -49,6 +60,7 @@ class BoxOptions(DataOptions):
     images: Path | None = None
     height: Count = 512
     width: Count = 512
+    fit: Literal["squash", "keep"] = "squash"
     resize: Count | None = None
     cache: bool = False
     bad_boxes: Literal["error", "skip"] = "error"
@@ -58,12 +70,14 @@ class BoxOptions(DataOptions):
 
 class DetectorOptions(Options):
     """RetinaNet or Faster R-CNN over a small convolutional network, or over torchvision's ResNet with `weights`
-    ("imagenet" or a file) or without. Anchors are `scale` strides wide, `per_cell` sizes times `ratios` in a cell;
-    scores begin at `prior`. Faster R-CNN learns from `sampled` proposals in an image, 512 if left out."""
+    ("imagenet" or a file) or without; a ResNet has a pyramid of 3, 4 or 5 `levels` (5). Anchors are `scale` strides
+    wide, `per_cell` sizes times `ratios` in a cell; scores begin at `prior`. Faster R-CNN learns from `sampled`
+    proposals in an image, 512 if left out."""
 
     kind: Literal["retinanet", "faster-rcnn"] = "retinanet"
     backbone: Literal["conv", "resnet18", "resnet50"] = "conv"
     channels: Annotated[int, Field(ge=8, multiple_of=8)] = 64
+    levels: Literal[3, 4, 5] | None = None
     scale: Annotated[float, Field(gt=0)] = 8.0
     per_cell: Count = 1
     ratios: tuple[Annotated[float, Field(gt=0)], ...] = (1.0,)
@@ -76,6 +90,8 @@ class DetectorOptions(Options):
     def _possible(self) -> DetectorOptions:
         if self.backbone == "conv" and self.weights is not None:
             raise ValueError("expected a ResNet with weights, got conv")
+        if self.backbone == "conv" and self.levels is not None:
+            raise ValueError("expected a ResNet with levels, got conv")
         if self.frozen_batch_norm and self.weights is None:
             raise ValueError("expected weights with frozen_batch_norm, got none")
         if self.kind == "retinanet" and self.sampled is not None:
@@ -101,7 +117,7 @@ class DetectorOptions(Options):
 
     def anchors(self, size: tuple[int, int]) -> Anchors:
         """Return the anchors of an image of this size."""
-        strides = strides_of(self.backbone)
+        strides = strides_of(self.backbone, self.levels)
         return make_anchors(size, strides, scale=self.scale, per_cell=self.per_cell, ratios=self.ratios)
 
 
@@ -131,7 +147,7 @@ class DetectorLoss(LossChoice):
             raise ValueError("expected no option of alrp but delta")
         ALRPLoss(**self.options)
 
-    def create(self, *, data_prior: Any = None, **defaults: Any) -> Any:
+    def create(self, *, data_prior: DataPrior | None = None, **defaults: Any) -> Any:
         """Return a new loss; "alrp" needs no defaults."""
         if self.name == ALRP:
             return ALRPLoss(**self.options)
@@ -179,10 +195,10 @@ class Detection(Problem[DetectionSchema, DetectionPart]):
         if self.model.proposes:
             if self.loss.name == ALRP:
                 raise ValueError("expected a loss over lists with model.kind: faster-rcnn, got alrp")
-            if self.gradient.rows_at_once is not None or self.gradient.previous_weights:
+            if self.gradient.rows_at_once is not None:
                 raise ValueError(
-                    "expected no gradient.rows_at_once and no gradient.previous_weights with model.kind: faster-rcnn, "
-                    "whose proposals are drawn anew in every pass"
+                    "expected no gradient.rows_at_once with model.kind: faster-rcnn, whose proposals are drawn anew in "
+                    "every pass"
                 )
         return self
 
@@ -194,7 +210,7 @@ class Detection(Problem[DetectionSchema, DetectionPart]):
     def read(self, sources: Sources) -> tuple[DetectionSchema, Split[DetectionPart]]:
         data, given = self.data, self.data.sources(sources)
         boxes = read_boxes(given["train"], images=data.images, classes=data.classes, bad_boxes=data.bad_boxes)
-        schema = DetectionSchema(boxes.classes, data.height, data.width, data.resize, data.bad_boxes)
+        schema = DetectionSchema(boxes.classes, data.height, data.width, data.resize, data.bad_boxes, data.fit)
         parts = schema.parts(boxes, cache=data.cache)
         for name in ("validation", "test"):
             if name in given:
@@ -218,7 +234,8 @@ class Detection(Problem[DetectionSchema, DetectionPart]):
         self.model.load_start(model)
 
     def build_loss(self, schema: DetectionSchema, train: DetectionPart, *, steps: int) -> DetectionLoss | ProposalLoss:
-        ranking: nn.Module = self.loss.create(**({"lists": "columns"} if self.lists == "classes" else {}))
+        layout: dict[str, Any] = {"lists": "columns"} if self.lists == "classes" else {}
+        ranking: nn.Module = self.loss.create(**layout)
         bias_weight = self.bias_weight
         if bias_weight is None:
             bias_weight = 0.001 if self.loss.shift_invariant else 0.0
@@ -292,10 +309,11 @@ class Detection(Problem[DetectionSchema, DetectionPart]):
 
 def _proposal_step(model: nn.Module, loss: ProposalLoss, batch: Batch, previous: Outputs | None) -> Tensor:
     # Proposals are drawn anew in every forward pass: a second one would see others.
-    if previous is not None:
-        raise ValueError("previous_weights: expected a RetinaNet, got Faster R-CNN")
     if isinstance(model, InChunks):
         raise ValueError("rows_at_once: expected a RetinaNet, got Faster R-CNN")
     assert batch.boxes is not None
-    value: Tensor = loss(model(batch.features, batch.labels, *batch.boxes))
+    sampled = model(batch.features, batch.labels, *batch.boxes)
+    # The previous weights score the same proposals: their own would not be the same items.
+    before = None if previous is None else previous(batch.features, sampled.proposals, method="score_proposals")
+    value: Tensor = loss(sampled, previous=before)
     return value

@@ -124,12 +124,13 @@ def _best_boxes(index: int, predicted: Found, part: DetectionPart, overlap: floa
 
     scores, pair = predicted.scores.flatten().topk(min(CANDIDATES, predicted.scores.numel()))
     candidate, label = pair // predicted.scores.shape[1], pair % predicted.scores.shape[1]
-    corners = clip_boxes_to_image(predicted.corners[candidate, label], part.size)
+    image = part.truth(index)
+    inside = part.inside((image.height, image.width))
+    corners = clip_boxes_to_image(predicted.corners[candidate, label], inside)
     kept = remove_small_boxes(corners, 1e-3)
     kind = torch.promote_types(corners.dtype, scores.dtype)  # anchors are float32, a model of float64 scores in its own
     kept = kept[batched_nms(corners[kept].to(kind), scores[kept].to(kind), label[kept], overlap)[:most]]
-    image = part.truth(index)
-    scale = torch.tensor([image.width / part.size[1], image.height / part.size[0]] * 2, dtype=torch.float64)
+    scale = torch.tensor([image.width / inside[1], image.height / inside[0]] * 2, dtype=torch.float64)
     numbers = torch.full((len(kept), 1), index, dtype=torch.float64)
     edges = corners[kept].double().cpu() * scale
     return torch.cat([numbers, label[kept, None].double().cpu(), edges, scores[kept, None].double().cpu()], 1)

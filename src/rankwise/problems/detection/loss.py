@@ -153,11 +153,11 @@ class ProposalLoss(nn.Module):
         """Return the number of lists of the last batch without a positive proposal."""
         return self.ranking.skipped
 
-    def forward(self, sampled: Sampled) -> Tensor:
-        """Return the loss, a scalar."""
+    def forward(self, sampled: Sampled, *, previous: Tensor | None = None) -> Tensor:
+        """Return the loss, a scalar; `previous` (N, C): logits of the same proposals under the previous weights."""
         # The background, -1, comes first and is no class.
         truth = one_hot(sampled.labels + 1, self.classes + 1)[:, 1:].bool()
-        value = _rank_classes(self.ranking, self.lists, sampled.logits, truth)
+        value = _rank_classes(self.ranking, self.lists, sampled.logits, truth, previous=previous)
         value = value + self.box_weight * sampled.box_loss + sampled.proposal_loss
         if self.bias_weight:
             value = value + self.bias_weight * _squared_level(sampled.logits, truth)
