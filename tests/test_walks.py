@@ -58,7 +58,7 @@ def test_training_and_predicting_enter_few_files(folder):
     assert main(["predict", "first", "--data", "rows.csv", "--out", "first.csv"]) == 0
     training = entered_by_command("train", *short, "second")
     assert "runs/training.py" in training
-    assert len(training) <= 51, training
+    assert len(training) <= 52, training
     predicting = entered_by_command("predict", "second", "--data", "rows.csv", "--out", "second.csv")
     assert "runs/run.py" in predicting
     assert len(predicting) <= 34, predicting

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
+from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["gather_inputs", "gather_rows", "own_share", "world_size"]
+__all__ = ["gather_inputs", "gather_rows", "list_owners", "own_share", "raise_everywhere", "world_size"]
 
 # Tensors, or None, by argument name.
 Inputs = Mapping[str, Any]
@@ -62,7 +64,7 @@ def gather_inputs(prepare: Callable[[], Inputs], *, pad: bool = True) -> dict[st
         tensors, failure = {}, error
     headers = _gather_headers(tensors, failure)
     if any(_FAILED in header for header in headers):
-        _raise_everywhere(failure)
+        raise_everywhere(failure)
     by_name = {name: [header[number] for header in headers] for number, name in enumerate(tensors)}
     for name, of_ranks in by_name.items():
         _check_alike(name, of_ranks, pad)
@@ -70,6 +72,18 @@ def gather_inputs(prepare: Callable[[], Inputs], *, pad: bool = True) -> dict[st
         name: None if tensor is None else _GatherRows.apply(tensor, [_shape(header) for header in by_name[name]])
         for name, tensor in tensors.items()
     }
+
+
+def list_owners(ids: NDArray[np.int64], ranks: int) -> NDArray[np.int64]:
+    """Return the rank on which each list lives, by its id alone: the state of a list is kept there.
+
+    Example:
+        >>> list_owners(np.arange(6), 2)
+        array([0, 0, 1, 0, 1, 0])
+    """
+    # Mixed, so that ids with a common factor are spread over all ranks.
+    mixed = ids.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(33)
+    return (mixed % np.uint64(ranks)).astype(np.int64)
 
 
 def own_share(rows: Tensor) -> Tensor:
@@ -101,7 +115,7 @@ def _shape(header: list[int]) -> list[int]:
     return header[2 : 2 + header[1]]
 
 
-def _raise_everywhere(failure: Exception | None) -> None:
+def raise_everywhere(failure: Exception | None) -> None:
     """Raise the error of the first rank that failed."""
     errors: list[Any] = [None] * world_size()
     dist.all_gather_object(errors, None if failure is None else (_kind(failure), str(failure)))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from functools import reduce
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -30,6 +31,7 @@ from rankwise.checks import (
 from rankwise.distributed import gather_inputs
 from rankwise.estimators.table import defer_new_ids
 from rankwise.lists import Lists, PackedLists, pack, reduce_lists, surely_all
+from rankwise.losses.local_lists import mean_over_ranks
 from rankwise.surrogates import describe_gain
 
 __all__ = ["LARGEST_SCORE", "CountsSteps", "ListLoss", "MarkedModule", "bound", "bound_scores", "with_gradient"]
@@ -39,6 +41,8 @@ LARGEST_SCORE = 1e30
 
 # A loss warns once after this many training batches in a row in which every list was skipped.
 _PATIENCE = 10
+
+T = TypeVar("T")
 
 # The key of the mark in a state dict.
 _KEY = "_extra_state"
@@ -159,6 +163,10 @@ class ListLoss(MarkedModule):
     label_kind = "binary"
     # Whether the loss is a mean over items, so that the mean over small batches equals the loss of a large one.
     itemwise = False
+    # Whether the state of a list is kept by the id of that list, so that a list may belong to one rank.
+    state_by_list = False
+    # Whether every list is on one rank: then nothing is gathered, see `keep_lists_local`.
+    local_lists = False
 
     def __init__(self, *, lists: str = "rows", empty: str = "skip", reduction: str = "mean") -> None:
         super().__init__()
@@ -188,8 +196,13 @@ class ListLoss(MarkedModule):
         previous_scores: Tensor | None = None,
         group_ids: Tensor | None = None,
     ) -> Tensor:
-        masked = mask
-        if dist.is_available() and dist.is_initialized():
+        rest: tuple[Tensor | None, ...] = (query_ids, sample_ids, mask, weights, previous_scores, group_ids)
+        distributed = dist.is_available() and dist.is_initialized()
+        if distributed and self.local_lists:
+            return mean_over_ranks(
+                lambda: self._compute(_as_they_are, mask, scores, labels, *rest), self._count_step, scores
+            )
+        if distributed:
             inputs = gather_inputs(
                 lambda: _check_inputs(
                     scores=scores,
@@ -203,7 +216,42 @@ class ListLoss(MarkedModule):
                 ),
                 pad=self.lists == "rows",
             )
-            scores, labels, query_ids, sample_ids, mask, weights, previous_scores, group_ids = inputs.values()
+            scores, labels, *others = inputs.values()
+            rest = tuple(others)
+        return self._compute(self._reduce, mask, scores, labels, *rest)
+
+    def keep_lists_local(self) -> bool:
+        """Gather nothing from now on if the loss is a mean over lists without shared state; return whether it is.
+
+        All items of a list must then be on one rank. If the loss has a state, that is the rank given by
+        `rankwise.distributed.list_owners` at every step.
+        """
+        parts = [module for module in self.modules() if isinstance(module, ListLoss)]
+        by_list = all(part.state_by_list or next(part.buffers(), None) is None for part in parts)
+        trained = next(self.parameters(), None) is not None
+        self.local_lists = by_list and not trained and self.lists == "rows" and self.reduction == "mean"
+        return self.local_lists
+
+    def _count_step(self) -> None:
+        """Count a step of a rank without lists, as the other ranks do."""
+        for module in self.modules():
+            if self.training and isinstance(module, CountsSteps):
+                module.advance()
+
+    def _compute(
+        self,
+        finish: Callable[[Tensor, Tensor], T],
+        masked: Tensor | None,
+        scores: Tensor,
+        labels: Tensor,
+        query_ids: Tensor | None,
+        sample_ids: Tensor | None,
+        mask: Tensor | None,
+        weights: Tensor | None,
+        previous_scores: Tensor | None,
+        group_ids: Tensor | None,
+    ) -> T:
+        """Check and pack a batch, and reduce the values of its lists; `masked` is the caller's mask."""
         scores, labels = check_tensor("scores", scores), check_tensor("labels", labels)
         with full_precision(scores.device.type), deferred_checks():
             packed = self.pack_inputs(
@@ -220,7 +268,7 @@ class ListLoss(MarkedModule):
             )
             if has_single_items(scores, masked, self.lists) and not bool(self._peek(packed, groups)[1].any()):
                 refuse_single_items(scores, f"from which {type(self).__name__} learns nothing")
-            return self.on_lists(packed, groups)
+            return finish(*self._values_of_lists(packed, groups))
 
     def pack_inputs(self, scores: Tensor, labels: Tensor, **others: Tensor | None) -> PackedLists:
         """Check inputs and pack them into lists; `others` are the keyword arguments of a call."""
@@ -234,6 +282,12 @@ class ListLoss(MarkedModule):
 
     def on_lists(self, packed: PackedLists, group_ids: Tensor | None) -> Tensor:
         """Compute the loss of lists that are already checked, gathered and packed."""
+        return self._reduce(*self._values_of_lists(packed, group_ids))
+
+    def _reduce(self, values: Tensor, valid: Tensor) -> Tensor:
+        return reduce_lists(values, valid, empty=self.empty, reduction=self.reduction)
+
+    def _values_of_lists(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
         if packed.blocks[0].scores.device.type != "cpu":
             self._defer_checks()
         if self.empty == "error" and self.training:
@@ -243,7 +297,7 @@ class ListLoss(MarkedModule):
         self._valid = valid.detach()
         if self.training:
             self._count_batch(self._valid)
-        return reduce_lists(values, valid, empty=self.empty, reduction=self.reduction)
+        return values, valid
 
     def _defer_checks(self) -> None:
         """Add what the last call left to read on an accelerator to the deferred checks of this call."""
@@ -285,6 +339,10 @@ class ListLoss(MarkedModule):
     def per_list(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
         """Compute the values of lists (size,), finite everywhere, and the mask (size,) of lists that have one."""
         raise NotImplementedError
+
+
+def _as_they_are(values: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
+    return values, valid
 
 
 def _check_inputs(**given: object) -> dict[str, Tensor | None]:

@@ -30,6 +30,7 @@ class SumLoss(ListLoss):
     """
 
     remembers = ()
+    state_by_list = True  # beside that of the parts
 
     def __init__(self, *losses: ListLoss) -> None:
         if len(losses) < 2 or not all(isinstance(loss, ListLoss) for loss in losses):
@@ -71,6 +72,7 @@ class SwitchLoss(CountsSteps, ListLoss):
     """
 
     remembers = ()
+    state_by_list = True  # beside that of the parts
 
     def __init__(self, first: ListLoss, second: ListLoss, after: int) -> None:
         for name, loss in (("first", first), ("second", second)):

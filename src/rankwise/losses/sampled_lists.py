@@ -59,6 +59,7 @@ class CompositionalLoss(ListLoss):
     """
 
     label_kind = "grades"
+    state_by_list = True
 
     def __init__(
         self,

@@ -90,6 +90,10 @@ class SearchRanking(Problem[TableSchema, Part]):
     def whole_lists(self) -> bool:
         return self.model.name == "context-aware"
 
+    @property
+    def lists_on_ranks(self) -> bool:
+        return True
+
     def read(self, sources: Sources) -> tuple[TableSchema, Split[Part]]:
         return read_lists(self.data, sources)
 
@@ -133,7 +137,7 @@ class SearchRanking(Problem[TableSchema, Part]):
             relevant=self.batches.relevant,
             irrelevant=self.batches.irrelevant,
             longest=self.batches.longest,
-            keep_lists=self.model.name == "context-aware",
+            keep_lists=True,
             seed=seed,
         )
         return batches_of(train, sampler)

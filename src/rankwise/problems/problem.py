@@ -207,6 +207,11 @@ class Problem(Options, ABC, Generic[S, P]):
         """Return whether the model scores the rows of a list together, so that none may be left out."""
         return False
 
+    @property
+    def lists_on_ranks(self) -> bool:
+        """Return whether all items of a list in a batch are on one rank, always the same for a loss with state."""
+        return False
+
     metrics: tuple[str, ...]
     loss: LossChoice
     optimiser: OptimiserOptions = OptimiserOptions()

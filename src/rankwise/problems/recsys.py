@@ -220,6 +220,10 @@ class Recommendation(Problem[InteractionSchema, InteractionPart]):
         return self
 
     @property
+    def lists_on_ranks(self) -> bool:
+        return True
+
+    @property
     def _by_history(self) -> bool:
         return self.model.name in ("blend", "item-item")
 

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from rankwise.checks import check_choice, check_count, check_ids, check_labels, check_same_shape
+from rankwise.distributed import list_owners
 from rankwise.samplers.seeded import (
     Deck,
     Indices,
@@ -44,8 +45,9 @@ class QueryBatchSampler(SeededBatchSampler):
             up to a difference of one.
         drop_last: leave out a last batch with fewer queries.
         seed: a whole number of at least 0; seed and epoch determine every batch.
-        keep_lists: whether the items of a query go to the same process, for models that read whole lists; the shares
-            then differ in size. Otherwise they may go to different processes; the losses gather them again.
+        keep_lists: whether the items of a query go to the same process at every visit, for models that look at whole
+            lists and losses that keep lists local; the shares then differ in size, and may be empty. Otherwise they may
+            go to different processes; the losses join them again.
         rank: see `SeededBatchSampler`.
         world_size: see `SeededBatchSampler`.
 
@@ -133,8 +135,7 @@ class QueryBatchSampler(SeededBatchSampler):
     def _own(self, batch: Indices, rank: int, world_size: int) -> Indices:
         if self._ids is None:
             return super()._own(batch, rank, world_size)
-        _, number = np.unique(self._ids[batch], return_inverse=True)
-        own: Indices = batch[number % world_size == rank]
+        own: Indices = batch[list_owners(self._ids[batch], world_size) == rank]
         return own
 
     def _length(self, hits: Indices, rest: Indices) -> int:
@@ -188,7 +189,8 @@ class HistoryBatchSampler(SeededBatchSampler):
         irrelevant: other items of each user.
         drop_last: leave out a last batch with fewer users.
         seed: a whole number of at least 0; seed and epoch determine every batch.
-        rank: see `SeededBatchSampler`. The items of a user may go to different processes; losses gather them again.
+        rank: see `SeededBatchSampler`. The items of a user go to the same process at every visit, so that the shares
+            differ in size and may be empty.
         world_size: see `SeededBatchSampler`.
 
     Example:
@@ -239,6 +241,10 @@ class HistoryBatchSampler(SeededBatchSampler):
             f"HistoryBatchSampler(users={self.users}, relevant={self.relevant}, irrelevant={self.irrelevant}, "
             f"batches={len(self)}, seed={self.seed})"
         )
+
+    def _own(self, batch: Indices, rank: int, world_size: int) -> Indices:
+        own: Indices = batch[list_owners(batch // self.items, world_size) == rank]
+        return own
 
     def _draw(self, generator: torch.Generator) -> Iterator[Indices]:
         deck = Deck(np.arange(len(self._users)), generator)

@@ -16,6 +16,8 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from rankwise.data import Batch, Split
+from rankwise.losses import ListLoss
+from rankwise.losses.local_lists import join_list_state, own_list_state
 from rankwise.models.chunks import InChunks
 from rankwise.samplers import SeededBatchSampler
 from rankwise.training.checkpoints import Checkpoints, read_checkpoint
@@ -152,10 +154,12 @@ class _Training:
                 "a larger batch in the same memory",
                 stacklevel=3,
             )
+        on_ranks = fabric.world_size > 1 and getattr(problem, "lists_on_ranks", False)
+        self.local = on_ranks and isinstance(self.loss, ListLoss) and self.loss.keep_lists_local()
         rows = problem.gradient.rows_at_once
         joint = _Joint(problem, self.model if rows is None else InChunks(self.model, rows), self.loss)
-        # Every process computes the state of the loss from the joined batch: nothing to send around.
-        names = [name for name, _ in joint.named_buffers() if name.startswith("loss.")]
+        # Every process computes the state of the loss itself. Of the model's buffers only running statistics change.
+        names = [name for name, _ in joint.named_buffers() if name.startswith("loss.") or not _is_statistic(name)]
         DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(joint, names)
         self.wrapped = fabric.setup_module(joint)
         check_sharded(fabric, joint)
@@ -244,7 +248,7 @@ class _Training:
     def check_memory(self) -> None:
         """Record the errors of the running estimates of the loss; single numbers are kept of the last check only."""
         batch = self.problem.probe_batch(self.split.train)
-        estimates = check_estimates(self.problem, self.whole_model(), self.loss, batch)
+        estimates = check_estimates(self.problem, self.whole_model(), self.whole_loss(), batch)
         checks = [{"step": self.step, **check.plain()} for check in estimates]
         before = [{**check, "remembered": [], "true": []} for check in self.history.estimates]
         self.history.estimates = [*before, *checks]
@@ -274,11 +278,11 @@ class _Training:
         return model.train(self.model.training)
 
     def whole_loss(self) -> nn.Module:
-        """Return the loss itself; if it has sharded parameters, a copy with whole ones."""
-        if not is_sharded(self.loss):
+        """Return the loss itself, or a copy with whole parameters and all state; in every process at once."""
+        if not is_sharded(self.loss) and not self.local:
             return self.loss
         loss = self.problem.build_loss(self.schema, self.split.train, steps=self.steps)
-        loss.load_state_dict(self._state_of(self.loss))
+        loss.load_state_dict(join_list_state(self.loss) if self.local else self._state_of(self.loss))
         return loss.to(self.fabric.device).train(self.loss.training)
 
     def check_resumable(self) -> None:
@@ -298,7 +302,7 @@ class _Training:
             "model": self._judged_weights(),
             "in_training": None if self.average is None else self._state_of(self.model),
             "average": None if self.average is None else whole(self.average.state_dict()),
-            "loss": self._state_of(self.loss),
+            "loss": self._state_of(self.loss) if not self.local else join_list_state(self.loss),
             "optimiser": whole(self.optimiser.state_dict()),
             "schedule": self.schedule.state_dict(),
             "previous": None if self.previous is None else self.previous.state_dict(),
@@ -321,7 +325,8 @@ class _Training:
             with warnings.catch_warnings():
                 if state["step"] == 0:  # a loss that has seen nothing is as it should be
                     warnings.simplefilter("ignore")
-                self.loss.load_state_dict(shard_like(state["loss"], self.loss.state_dict()))
+                remembered = own_list_state(self.loss, state["loss"]) if self.local else state["loss"]
+                self.loss.load_state_dict(shard_like(remembered, self.loss.state_dict()))
             self.optimiser.load_state_dict(shard_optimiser(state["optimiser"], self.optimiser))
             self.schedule.load_state_dict(state["schedule"])
             if self.previous is not None:
@@ -403,6 +408,10 @@ class _Training:
             if self.used == before:
                 raise ValueError("train_loader: expected at least one batch, got none (fewer rows than a batch holds?)")
             self.epoch, self.used = self.epoch + 1, 0
+
+
+def _is_statistic(buffer: str) -> bool:
+    return buffer.rpartition(".")[2] in ("running_mean", "running_var", "num_batches_tracked")
 
 
 class _Joint(nn.Module):
