@@ -101,6 +101,14 @@ def test_at_most_ten_classes_are_shown_and_each_looks_different():
     assert "10 of 40 classes" in section.blocks[0].caption
 
 
+def test_long_names_are_cut_in_the_figure_and_whole_in_the_legend():
+    inspection = make()
+    named = replace(inspection.embedding, class_name=lambda label: f"{label} is a very long name")
+    _, panel, _ = blocks(replace(inspection, embedding=named))
+    assert {each.labels[0] for each in panel.series if each.labels} == {f"{label} is a ve…" for label in range(3)}
+    assert "0 is a very long name" in {each.name for each in panel.series}
+
+
 def test_a_gallery_is_where_neighbours_come_from():
     _, panel, table = blocks(make(count=9, gallery=4))
     assert len(table.rows) == 4

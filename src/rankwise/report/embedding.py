@@ -19,6 +19,8 @@ __all__ = ["embedding_section", "project"]
 CLASSES, COLOURS = 10, 5
 POINTS = 30
 NEAREST, IN_TITLE = 5, 3
+# Characters of a class in the figure; the legend has the whole name.
+LONGEST_NAME = 10
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,8 @@ def _points(inspection: Inspection, embedding: Embedding, plane: Plane, rows: Te
         name, (x, y) = embedding.class_name(label), at[own].T
         series.append(Series(name, plain(x), plain(y), colour, shape=shape, titles=tuple(titles[row] for row in own)))
         middle = plain(at[own].median(0).values)
-        series.append(Series("", middle[:1], middle[1:], 6, shape="text", labels=(name,)))
+        short = name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+        series.append(Series("", middle[:1], middle[1:], 6, shape="text", labels=(short,)))
     return series
 
 
