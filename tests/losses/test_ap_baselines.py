@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -13,6 +15,7 @@ from rankwise.losses.baselines import (
     APLoss,
     BalancedCrossEntropyLoss,
     BlackboxAPLoss,
+    DistributionalRankingLoss,
     FastAPLoss,
     FocalLoss,
     HistogramAPLoss,
@@ -20,6 +23,8 @@ from rankwise.losses.baselines import (
     PairwiseAUROCLoss,
     SmoothAPLoss,
     SOAPLoss,
+    SoDeepLoss,
+    train_sorter,
 )
 from rankwise.surrogates import Sigmoid
 
@@ -63,6 +68,17 @@ DERIVED = {
         BalancedCrossEntropyLoss,
         lambda s, y: oracle.class_balanced(s, y, 1.0, (len(y) - sum(y), sum(y))),
     ),
+    "distributional-ranking": (
+        DistributionalRankingLoss,
+        lambda s, y: oracle.distributional_ranking(s, y, 1.0, 0.1 / math.log(3.5), 0.5, 6.0),
+    ),
+    "distributional-ranking, other temperatures": (
+        lambda: DistributionalRankingLoss(
+            positive_temperature=0.2, negative_temperature=0.5, margin=0.0, sharpness=2.0
+        ),
+        lambda s, y: oracle.distributional_ranking(s, y, 0.2, 0.5, 0.0, 2.0),
+    ),
+    "sodeep": (SoDeepLoss, lambda s, y: oracle.sodeep(s, y, train_sorter())),
 }
 OF_NUMBERS = {
     "blackbox-ap": (BlackboxAPLoss, lambda s, y: oracle.blackbox_ap(s, y, 4.0, 0.02)),
@@ -248,7 +264,16 @@ def test_effective_numbers_lie_between_plain_and_balanced():
 
 
 @pytest.mark.parametrize(
-    "build", [SmoothAPLoss, PairwiseAUROCLoss, HistogramAPLoss, FocalLoss, lambda: SOAPLoss(link="none")]
+    "build",
+    [
+        SmoothAPLoss,
+        PairwiseAUROCLoss,
+        HistogramAPLoss,
+        FocalLoss,
+        DistributionalRankingLoss,
+        SoDeepLoss,
+        lambda: SOAPLoss(link="none"),
+    ],
 )
 def test_weight_two_counts_an_item_twice_among_the_others(build):
     """For negatives exactly; a positive is itself only once, so its double is left to the definitions."""
@@ -272,6 +297,12 @@ ERRORS = [
         lambda: LDAMLoss(counts=(3, 0)),
         r"counts: expected two whole numbers > 0, .* got \(3, 0\)",
     ),
+    (
+        lambda: DistributionalRankingLoss(negative_temperature=0.0),
+        "negative_temperature: expected a finite number > 0",
+    ),
+    (lambda: train_sorter(steps=0), "steps: expected a whole number of at least 1, got 0"),
+    (lambda: train_sorter(learning_rate=-1.0), "learning_rate: expected a finite number > 0"),
     (lambda: BalancedCrossEntropyLoss(0.0), r"beta: expected a number in \(0, 1\]"),
 ]
 

@@ -29,6 +29,7 @@ EXEMPT = {
     "LateMemoryPairs": "takes a loss of pytorch-metric-learning",
     "ALRPLoss": "takes the errors of boxes besides scores; a loss of detection only",
     "ListTotals": "a part of a loss",
+    "Sorter": "a part of a loss",
 }
 SEVERAL = {"BalancedCrossEntropyLoss": 2, "MetricLearningLoss": 4}
 

@@ -25,6 +25,7 @@ POINTWISE = {
     "balanced-cross-entropy",
     "class-balanced-cross-entropy",
     "cross-entropy",
+    "distributional-ranking",
     "focal",
     "ldam",
     "squared-error",

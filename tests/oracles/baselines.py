@@ -172,3 +172,31 @@ def alrp(scores, labels, errors, delta):
                 update[i], update[j] = update[i] - moved, update[j] + moved
     balance = value / placed if placed else value / 2.2250738585072014e-308
     return value, update, [balance * slope for slope in of_errors]
+
+
+def distributional_ranking(scores, labels, positive_temperature, negative_temperature, margin, sharpness):
+    """Qian et al., CVPR 2020: logistic loss of P- - P+ + margin, with expectations under tilted distributions."""
+    p = [1 / (1 + (-s).exp()) for s in scores]
+    positives, negatives = split(scores, labels)
+    tilt = {i: (-p[i] / positive_temperature).exp() for i in positives}
+    low = sum(tilt[i] * p[i] for i in positives) / sum(tilt.values())
+    tilt = {j: (p[j] / negative_temperature).exp() for j in negatives}
+    high = sum(tilt[j] * p[j] for j in negatives) / sum(tilt.values())
+    return (1 + (sharpness * (high - low + margin)).exp()).log() / sharpness
+
+
+def sodeep(scores, labels, sorter):
+    """Engilberge et al., CVPR 2019: the mean over the positives of the sorter's rank, item by item."""
+    centre = mean(scores)
+    variance = mean([(s - centre) ** 2 for s in scores])
+    spread = variance.sqrt() if variance > 0 else 1
+    z = [(s - centre) / spread for s in scores]
+    named = {name: weight.double() for name, weight in sorter.state_dict().items()}
+    widths = (-named["log_slopes"]).exp()
+    curve = mean([1 / (1 + (-(x - named["thresholds"]) / widths).exp()) for x in z])
+    ranks = []
+    for i in split(scores, labels)[0]:
+        hidden = torch.tanh(named["hidden.weight"][:, 0] * z[i] + named["hidden.bias"])
+        logits = named["output.weight"] @ hidden + named["output.bias"]
+        ranks.append((logits.exp() / logits.exp().sum() * curve).sum())
+    return mean(ranks)

@@ -100,6 +100,20 @@ def auroc(items: Sequence[Item]) -> float:
     return sum((p > z) + (p == z) / 2 for p in positives for z in negatives) / (len(positives) * len(negatives))
 
 
+def multiclass_auc(scores: Sequence[Sequence[float]], labels: Sequence[int]) -> float:
+    """Hand and Till (2001), equation (7): the mean over the pairs of classes of both AUCs of the pair."""
+    classes = sorted(set(labels))
+    if len(classes) < 2:
+        return NAN
+
+    def share(i: int, j: int) -> float:
+        own, other = ([row[i] for row, label in zip(scores, labels, strict=True) if label == c] for c in (i, j))
+        return sum((p > z) + (p == z) / 2 for p in own for z in other) / (len(own) * len(other))
+
+    pairs = [(i, j) for i in classes for j in classes if i < j]
+    return sum((share(i, j) + share(j, i)) / 2 for i, j in pairs) / len(pairs)
+
+
 def partial_auroc(items: Sequence[Item], low: float, high: float) -> float:
     """Trapezoids under the ROC curve, cut at the bounds."""
     positives, negatives = split(items)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from rankwise.audit import bias, bounds, list_stability, simulate, stability
+from rankwise.audit import bias, bounds, generalisation, list_stability, simulate, stability
 from rankwise.report import Figure, render_report
 from rankwise.report.audit import audit_report, describe
 from rankwise.report.drawing import draw
@@ -22,6 +22,7 @@ def found():
         stability(SCORES, LABELS, sizes=[32, 64], repeats=1),
         list_stability(sizes=[24, 48], models=2, steps=2),
         bounds(SCORES, LABELS),
+        generalisation(SCORES, LABELS),
     ]
 
 
@@ -46,7 +47,7 @@ def test_pages_are_self_contained_and_escape_names(reports):
 def test_every_figure_is_described_and_every_name_is_once_in_the_legend(reports):
     figures = [block for report in reports for section in report.sections for block in section.blocks]
     figures = [figure for figure in figures if isinstance(figure, Figure)]
-    assert len(figures) == 6
+    assert len(figures) == 7
     for figure in figures:
         assert figure.alt
         assert figure.caption
@@ -79,5 +80,9 @@ def test_tables_say_what_was_found(found):
     assert rows[0][1][best][0] == f"{found[0].best.positives} + {found[0].best.negatives}"
     assert [row[1] for row in rows[1][0]] == [f"{change.worst[0]:.4f}" for change in found[1].changes]
     assert [row[1] for row in rows[2][1]] == [f"{each.negatives[0]:.2%}" for each in found[2].distances]
+    assert [row[1] for row in rows[2][2]] == [
+        f"{found[2].estimation_errors(each.name)[0]:.3g}" for each in found[2].distances
+    ]
     assert [row[2] for row in rows[3][0]] == [f"{bound.soprc:.4f}" for bound in found[3].bounds]
+    assert [row[4] for row in rows[4][0]] == [f"{bound.total:.3g}" for bound in found[4].bounds]
     assert all(each.sentence == source.sentence for each, source in zip(told, found, strict=True))

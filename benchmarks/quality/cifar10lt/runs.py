@@ -23,7 +23,7 @@ RATIO, SEED, HELD_OUT = 100, 0, 100
 BATCH, PER_CLASS = 120, 12
 KEPT = Path("build", "cifar10lt")
 # Options of the training; all others are the loss's.
-TRAINING = ("rate", "balanced", "first")
+TRAINING = ("rate", "balanced", "first", "previous_weights")
 
 
 def runner(size: int) -> Callable[[Row, Options, Trial], Outcome]:
@@ -40,6 +40,7 @@ def runner(size: int) -> Callable[[Row, Options, Trial], Outcome]:
                 "augmentation": "shift-flip",
                 "metrics": ("ap",),
                 "first": options.get("first"),
+                "gradient": {"previous_weights": options.get("previous_weights", False)},
                 "budget": {"steps": trial.steps},
                 "optimiser": {"learning_rate": options.get("rate", 0.003), "weight_decay": 0.05},
                 "schedule": {"name": "cosine", "warmup": 30},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from statistics import mean, stdev
 
 import torch
@@ -12,7 +13,7 @@ from benchmarks.quality.images.plan import Plan, Row, Trial
 from benchmarks.quality.images.results import Results
 from rankwise.metrics import compare
 
-__all__ = ["chosen_setting", "draw_plan", "write_table"]
+__all__ = ["chosen_setting", "draw_plan", "finished_runs", "write_differences", "write_figures", "write_table"]
 
 
 def chosen_setting(plan: Plan, results: Results, row: Row) -> str | None:
@@ -24,14 +25,25 @@ def chosen_setting(plan: Plan, results: Results, row: Row) -> str | None:
 
 
 def write_table(plan: Plan, results: Results) -> str:
-    """The whole page."""
+    """Return the whole page."""
+    lines = [plan.about, "", *write_figures(plan, results), *plan.notes]
+    finished = finished_runs(plan, results)
+    ours = [row for row in finished if row.ours]
+    if ours and len(finished) > 1:
+        best = max(ours, key=lambda row: _validation(results, finished[row]))
+        title = f"{best.title} (of the library's own losses the best on validation) minus each other"
+        others = [row for row in finished if row != best]
+        lines += ["", *write_differences(plan, results, title, [(best, row) for row in others])]
+    return "\n".join([*lines, *_choices(plan, results)]) + "\n"
+
+
+def write_figures(plan: Plan, results: Results) -> list[str]:
+    """Return the table of figures: mean and spread over seeds."""
     lines = [
-        plan.about,
-        "",
         "| method | variant | setting | tried | seeds | " + " | ".join(plan.metrics) + " | validation |",
         "|---|---|---|--:|--:|" + "--:|" * (len(plan.metrics) + 1),
     ]
-    finished = _finished(plan, results)
+    finished = finished_runs(plan, results)
     for row in plan.rows:
         trials = finished.get(row, [])
         setting = chosen_setting(plan, results, row)
@@ -43,17 +55,12 @@ def write_table(plan: Plan, results: Results) -> str:
             continue
         figures = [_mean_and_spread(results, trials, name) for name in (*plan.metrics, "validation")]
         lines.append(f"| {row.name} | {row.variant} | {setting} | {tried} | {len(trials)} | {' | '.join(figures)} |")
-    lines += [
+    return [
+        *lines,
         "",
         "In percent, mean and standard deviation over seeds. tried: settings of the method run to choose one on "
         "validation, and how many there are. A dash: not run, nothing to choose.",
-        *plan.notes,
     ]
-    ours = [row for row in finished if row.ours]
-    if ours and len(finished) > 1:
-        best = max(ours, key=lambda row: _validation(results, finished[row]))
-        lines += ["", *_differences(plan, results, finished, best)]
-    return "\n".join([*lines, *_choices(plan, results)]) + "\n"
 
 
 def draw_plan(plan: Plan, results: Results) -> str | None:
@@ -62,7 +69,7 @@ def draw_plan(plan: Plan, results: Results) -> str | None:
     Methods that one of the panels lacks are left out, variants of a single method too.
     """
     panels: dict[str, dict[str, tuple[tuple[int, float], ...]]] = {}
-    for row, trials in _finished(plan, results).items():
+    for row, trials in finished_runs(plan, results).items():
         for trial in trials:
             if results[trial].curve:  # without the untrained network, next to which all differences are small
                 panels.setdefault(row.variant, {})[row.name] = results[trial].curve[1:]
@@ -75,7 +82,8 @@ def draw_plan(plan: Plan, results: Results) -> str | None:
     )
 
 
-def _finished(plan: Plan, results: Results) -> dict[Row, list[Trial]]:
+def finished_runs(plan: Plan, results: Results) -> dict[Row, list[Trial]]:
+    """Return the runs that stand in the table, of each row that has some."""
     found = {}
     for row in plan.rows:
         setting = chosen_setting(plan, results, row)
@@ -94,24 +102,35 @@ def _mean_and_spread(results: Results, trials: list[Trial], name: str) -> str:
     return f"{mean(values):.2f}" + (f" ± {stdev(values):.2f}" if len(values) > 1 else "")
 
 
-def _differences(plan: Plan, results: Results, finished: dict[Row, list[Trial]], best: Row) -> list[str]:
-    metric = plan.metrics[0]
+def write_differences(
+    plan: Plan, results: Results, title: str, pairs: Sequence[tuple[Row, Row]], *, both: bool = False
+) -> list[str]:
+    """Return a table of paired differences.
+
+    Args:
+        plan: of the runs; results: of them.
+        title: what is subtracted from what.
+        pairs: of rows, the second is subtracted from the first.
+        both: name both rows of a pair, not the second alone.
+    """
+    metric, finished = plan.metrics[0], finished_runs(plan, results)
     lines = [
-        f"{best.title} (of the library's own losses the best on validation) minus each other, test {metric} in "
-        "percent, over the seeds both have. Seeds: the mean difference with Student's 95 % interval over seeds. "
+        f"{title}, test {metric} in percent, over the seeds both have. Seeds: the mean difference with Student's 95 % "
+        "interval over seeds. "
         f"{plan.unit.capitalize()}: bootstrap 95 % interval and paired permutation test over the {plan.unit}, each the "
         f"mean over these seeds; that says whether these trained networks differ on other {plan.unit}, not whether "
         "another training would come out the same, which only more seeds can say.",
         "",
-        f"| against | seeds | difference | 95 % over seeds | 95 % over {plan.unit} | p | {plan.unit} better / worse |",
+        f"| {'rows' if both else 'against'} | seeds | difference | 95 % over seeds | 95 % over {plan.unit} | p | "
+        f"{plan.unit} better / worse |",
         "|---|--:|--:|--:|--:|--:|--:|",
     ]
-    for row, trials in finished.items():
-        seeds = {trial.seed for trial in trials} & {trial.seed for trial in finished[best]}
-        if row == best or not seeds:
+    for first, second in pairs:
+        seeds = {trial.seed for trial in finished.get(first, [])} & {trial.seed for trial in finished.get(second, [])}
+        if not seeds:
             continue
-        ours = [trial for trial in finished[best] if trial.seed in seeds]
-        theirs = [trial for trial in trials if trial.seed in seeds]
+        ours = [trial for trial in finished[first] if trial.seed in seeds]
+        theirs = [trial for trial in finished[second] if trial.seed in seeds]
         gaps = torch.tensor(
             [100 * (results[a].figures[metric] - results[b].figures[metric]) for a, b in zip(ours, theirs, strict=True)]
         )
@@ -121,7 +140,8 @@ def _differences(plan: Plan, results: Results, finished: dict[Row, list[Trial]],
             found = compare(own, other)
             low, high = (100 * end for end in found.interval)
             cells = [f"{low:+.2f} to {high:+.2f}", f"{found.p_value:.2g}", f"{found.wins} / {found.losses}"]
-        lines.append(f"| {row.title} | {len(seeds)} | {gaps.mean():+.2f} | {_student(gaps)} | {' | '.join(cells)} |")
+        name = f"{first.title} minus {second.title}" if both else second.title
+        lines.append(f"| {name} | {len(seeds)} | {gaps.mean():+.2f} | {_student(gaps)} | {' | '.join(cells)} |")
     return lines
 
 

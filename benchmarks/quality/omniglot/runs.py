@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from benchmarks.find import find_data
 from benchmarks.quality.images.plan import Options, Outcome, Row, Trial
 from rankwise.data import ImagePart, ImageSchema, Split
-from rankwise.losses import LOSSES, EmbeddingLoss, SemiVarianceLoss, class_prior
+from rankwise.losses import LOSSES, EmbeddingLoss, SemiVarianceLoss
 from rankwise.problems import ImageRetrieval, load_problem
 from rankwise.problems.neighbours import CLASSIFIER
 from rankwise.training import fit
@@ -27,11 +27,14 @@ SEMI_VARIANCE = {"name": "semi-variance", "positive": 3, "negative": 15}
 
 @dataclass(frozen=True)
 class AddOns:
-    """What is added to a loss: a weight decay, a memory from 70 % of the steps on, semi-variance."""
+    """What is added to a loss: a weight decay, a memory from 70 % of the steps on, semi-variance, feature mixup, and
+    scores under the weights before the last step (equation 6 of stable AP)."""
 
     decay: float
     memory: int
     semi_variance: bool
+    mixup: bool = False
+    previous_weights: bool = False
 
 
 ADD_ONS = {
@@ -40,15 +43,19 @@ ADD_ONS = {
     "add-ons but semi-variance": AddOns(0.1, 2048, False),
     "decay": AddOns(0.1, 0, False),
     "semi-variance": AddOns(0.01, 0, True),
-    "feature mixup": AddOns(0.01, 0, False),
+    "feature mixup": AddOns(0.01, 0, False, mixup=True),
+    "equation 6": AddOns(0.01, 0, False, previous_weights=True),
+    "feature mixup and equation 6": AddOns(0.01, 0, False, mixup=True, previous_weights=True),
 }
 
 
 def run_omniglot(row: Row, options: Options, trial: Trial) -> Outcome:
     schema, split = _data()
     curve_wanted = trial.seed == 0 and trial.part == "test"  # one curve is enough
-    problem = _problem(row.loss, _with_steps(options, trial.steps), ADD_ONS[trial.variant]).changed(
-        model={"mixup": trial.variant == "feature mixup"},
+    add_ons = ADD_ONS[trial.variant]
+    problem = _problem(row.loss, _with_steps(options, trial.steps), add_ons).changed(
+        model={"mixup": add_ons.mixup},
+        gradient={"previous_weights": add_ons.previous_weights},
         budget={"steps": trial.steps},
         evaluation={"every": max(1, trial.steps // 5) if curve_wanted else None, "weights": "last"},
     )
@@ -112,10 +119,8 @@ class _Sum(nn.Module):
 
 
 def _with_steps(options: Options, steps: int) -> dict[str, Any]:
-    """A schedule of the prior takes as long as the training; "data" is the share of each class in the training part."""
+    """A schedule of the prior takes as long as the training."""
     prior = options.get("prior")
-    if prior == "data":
-        return {**options, "prior": class_prior(_data()[1].train.labels)}
     return {**options, "prior": {**prior, "steps": steps}} if isinstance(prior, Mapping) else dict(options)
 
 

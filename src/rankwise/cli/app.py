@@ -486,7 +486,10 @@ def audit(
     file: Annotated[Path, typer.Argument(help="Scores and labels: .csv, .tsv, .parquet or .npz.")],
     question: Annotated[
         list[str] | None,
-        typer.Option("--ask", help="bias, stability, list-stability or bounds; may be repeated. All by default."),
+        typer.Option(
+            "--ask",
+            help="bias, stability, list-stability, bounds or generalisation; may be repeated. All by default.",
+        ),
     ] = None,
     score: Annotated[str | None, typer.Option(help="The column of the scores.", show_default="by name")] = None,
     label: Annotated[str | None, typer.Option(help="The column of labels 0 / 1.", show_default="by name")] = None,
@@ -506,7 +509,7 @@ def audit(
 
     bias: does a batch say what all the data would, and which batches and prior to use? stability: how far can one bad
     example move a loss? list-stability: how far does one example move a trained model? bounds: does a low loss
-    guarantee a high AP?
+    guarantee a high AP? generalisation: what does theory promise for new data, from scores on the training data?
     """
     from rankwise.cli.audit import QUESTIONS, show_audit
     from rankwise.cli.scores import check_out, read_file

@@ -14,11 +14,11 @@ from rankwise.data import Scores
 from rankwise.extras import require
 
 if TYPE_CHECKING:
-    from rankwise.audit import Bias, Bounds, ListStability, Stability
+    from rankwise.audit import Bias, Bounds, Generalisation, ListStability, Stability
 
 __all__ = ["QUESTIONS", "show_audit", "show_simulation"]
 
-QUESTIONS = ("bias", "stability", "list-stability", "bounds")
+QUESTIONS = ("bias", "stability", "list-stability", "bounds", "generalisation")
 
 # Repeats of bias and of stability, pairs of models and their steps: for a figure to rely on, and for a first look.
 THOROUGH, QUICK = (200, 10, 200, 100), (30, 2, 20, 20)
@@ -84,9 +84,9 @@ def ask(
     quick: bool,
     seed: int,
     on_progress: Callable[[float], None],
-) -> Bias | Stability | ListStability | Bounds:
+) -> Bias | Stability | ListStability | Bounds | Generalisation:
     """Return the answer to one of `QUESTIONS`."""
-    from rankwise.audit import bias, bounds, list_stability, stability
+    from rankwise.audit import bias, bounds, generalisation, list_stability, stability
 
     batches, lists, models, steps = QUICK if quick else THOROUGH
     if question == "bias":
@@ -113,6 +113,8 @@ def ask(
     if question == "list-stability":
         labels = None if data.features is None else data.labels
         return list_stability(data.features, labels, models=models, steps=steps, seed=seed, on_progress=on_progress)
+    if question == "generalisation":
+        return generalisation(data.scores, data.labels, query_ids=data.query_ids, on_progress=on_progress)
     return bounds(data.scores, data.labels, query_ids=data.query_ids, on_progress=on_progress)
 
 

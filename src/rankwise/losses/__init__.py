@@ -19,6 +19,7 @@ from rankwise.losses.baselines import (
     BlackboxAPLoss,
     BPRLoss,
     CrossBatchMemoryLoss,
+    DistributionalRankingLoss,
     FastAPLoss,
     FocalLoss,
     GreedyTopKLoss,
@@ -38,9 +39,12 @@ from rankwise.losses.baselines import (
     SampledSoftmaxLoss,
     SmoothAPLoss,
     SOAPLoss,
+    SoDeepLoss,
     SoftmaxLoss,
+    Sorter,
     SquaredErrorLoss,
     batch_ap,
+    distributional_ranking,
     histogram_ap,
     listwise,
     metric_learning,
@@ -48,7 +52,9 @@ from rankwise.losses.baselines import (
     pairwise,
     pointwise,
     soap,
+    sodeep,
     top_k,
+    train_sorter,
 )
 from rankwise.losses.combined import SumLoss, SwitchLoss
 from rankwise.losses.embedding import EmbeddingLoss, LateMemoryLoss
@@ -69,6 +75,7 @@ __all__ = [
     "BinaryCrossEntropyLoss",
     "BlackboxAPLoss",
     "CrossBatchMemoryLoss",
+    "DistributionalRankingLoss",
     "EmbeddingLoss",
     "FastAPLoss",
     "FocalLoss",
@@ -100,7 +107,9 @@ __all__ = [
     "SampledSoftmaxLoss",
     "SemiVarianceLoss",
     "SmoothAPLoss",
+    "SoDeepLoss",
     "SoftmaxLoss",
+    "Sorter",
     "SquaredErrorLoss",
     "StableAPLoss",
     "SumLoss",
@@ -111,13 +120,24 @@ __all__ = [
     "data_prior",
     "list_prior",
     "pap_margins",
+    "train_sorter",
 ]
 
 # The order of listings: the papers' methods by metric (AP, NDCG, pAp@k), then the baselines.
 _METHODS = (auprc, stable_ap, ndcg, pap)
 _BASELINES = (
-    pointwise, pairwise, listwise, neural_ndcg, batch_ap, histogram_ap, soap, top_k, metric_learning
-)  # fmt: skip
+    pointwise,
+    pairwise,
+    listwise,
+    neural_ndcg,
+    batch_ap,
+    histogram_ap,
+    soap,
+    distributional_ranking,
+    sodeep,
+    top_k,
+    metric_learning,
+)
 
 __getattr__ = renamed_attributes(
     __name__,

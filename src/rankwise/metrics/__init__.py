@@ -17,6 +17,7 @@ from rankwise.metrics.areas import auroc, average_precision, pap, partial_auroc
 from rankwise.metrics.detection import BoxTable, box_thresholds, evaluate_boxes, right_boxes
 from rankwise.metrics.grades import evaluate_grades
 from rankwise.metrics.metric import Metric
+from rankwise.metrics.multiclass import multiclass_auc
 from rankwise.metrics.names import METRICS, create_metric
 from rankwise.metrics.retrieval import evaluate_retrieval
 from rankwise.metrics.top_k import hit_rate, precision, recall, reciprocal_rank
@@ -64,6 +65,7 @@ __all__ = [
     "evaluate_run",
     "hit_rate",
     "merge_evaluations",
+    "multiclass_auc",
     "ndcg",
     "pap",
     "partial_auroc",

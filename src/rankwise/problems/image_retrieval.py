@@ -33,6 +33,7 @@ from rankwise.problems.neighbours import (
     check_samples,
     class_batches,
     embedding_step,
+    map_of,
     neighbours,
     probe_classes,
 )
@@ -198,6 +199,7 @@ class ImageRetrieval(Problem[ImageSchema, ImagePart]):
             item_name=lambda _, image: among.name(image),
             list_picture=part.picture,
             item_picture=lambda _, image: among.picture(image),
+            embedding=map_of(vectors, part.labels, lambda label: part.classes[label], others),
         )
 
     def probe_batch(self, train: ImagePart) -> Batch:

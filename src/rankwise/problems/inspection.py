@@ -14,6 +14,7 @@ from rankwise.metrics import Evaluation
 __all__ = [
     "Box",
     "Drawing",
+    "Embedding",
     "Inspection",
     "SeenLists",
     "inspect_items",
@@ -57,6 +58,22 @@ class Drawing:
 
 
 @dataclass(frozen=True)
+class Embedding:
+    """The vectors behind the lists of a retrieval problem, for a map of them.
+
+    Attributes:
+        vectors: (Q, d) of the queries, of length 1; labels: (Q,) their classes.
+        among: (L, d) vectors of the items, in the order of the columns that `Inspection.look` gives.
+        class_name: the name of a class.
+    """
+
+    vectors: Tensor
+    labels: Tensor
+    among: Tensor
+    class_name: Callable[[int], str]
+
+
+@dataclass(frozen=True)
 class Inspection:
     """A model on one part of the data: the figures, and ways to look at any of its lists.
 
@@ -73,6 +90,7 @@ class Inspection:
             detector missed); None counts those scored.
         drawings: pictures with frames in them, if the problem has any.
         scores: (N,) of all rows, for problems that score rows one by one.
+        embedding: the vectors, for problems that compare vectors.
     """
 
     evaluation: Evaluation
@@ -87,6 +105,7 @@ class Inspection:
     relevant: Tensor | None = None
     drawings: tuple[Drawing, ...] = ()
     scores: Tensor | None = None
+    embedding: Embedding | None = None
 
     def metric_by_list(self, metric: str) -> str:
         """Return `metric` if it has a value per list, else the first that has."""

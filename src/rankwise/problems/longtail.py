@@ -15,7 +15,8 @@ from torch.utils.data import DataLoader
 
 from rankwise.data import Batch, ImagePart, ImageSchema, Split, cut_images, imbalanced
 from rankwise.losses import data_prior
-from rankwise.metrics import Evaluation, evaluate
+from rankwise.metrics import Evaluation, evaluate, multiclass_auc
+from rankwise.metrics.multiclass import MULTICLASS_AUC
 from rankwise.models.mixing import fit_sigmoid
 from rankwise.problems.images import (
     Augmentation,
@@ -150,7 +151,8 @@ class LongTail(Problem[ImageSchema, ImagePart]):
         return predict_images(model, part, workers=self.data.workers)
 
     def evaluate(self, model: nn.Module, part: ImagePart, *, bootstrap: int = 0) -> Evaluation:
-        """Return the metrics per class and their means; `inspect` adds the means over groups of classes."""
+        """Return the metrics per class and their means; `inspect` adds the means over groups of classes, and beside
+        `auroc` the AUC of all pairs of classes."""
         return self._by_class(self.predict(model, part), part, bootstrap)
 
     def inspect(
@@ -161,8 +163,9 @@ class LongTail(Problem[ImageSchema, ImagePart]):
         def look(classes: Tensor) -> SeenLists:
             return SeenLists(scores.T[classes], _one_column_each(part.labels, scores.shape[1]).T[classes])
 
+        result = _with_groups(self._by_class(scores, part, bootstrap), class_groups(model.get_buffer(COUNTS)))
         return Inspection(
-            _with_groups(self._by_class(scores, part, bootstrap), class_groups(model.get_buffer(COUNTS))),
+            _with_multiclass_auc(result, scores, part.labels) if "auroc" in self.measured else result,
             "class",
             "image",
             "precision",
@@ -223,3 +226,14 @@ def _with_groups(result: Evaluation, groups: Mapping[str, Tensor]) -> Evaluation
             skipped[name] = int(some.isnan().sum())
             definitions[name] = f"{result.definitions[metric]}; over the {len(classes)} classes of the {group}"
     return replace(result, means=means, skipped=skipped, definitions=definitions)
+
+
+def _with_multiclass_auc(result: Evaluation, scores: Tensor, labels: Tensor) -> Evaluation:
+    """Return the evaluation with the AUC of all pairs of classes, which has no value per class."""
+    name = "multi-class auroc"
+    return replace(
+        result,
+        means={**result.means, name: float(multiclass_auc(scores, labels))},
+        skipped={**result.skipped, name: 0},
+        definitions={**result.definitions, name: MULTICLASS_AUC},
+    )

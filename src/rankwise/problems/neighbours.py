@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy, normalize
 from rankwise.checks import check_positive
 from rankwise.data import Batch, Split
 from rankwise.losses import LOSSES, EmbeddingLoss, class_prior
-from rankwise.problems.inspection import SeenLists, some_classes
+from rankwise.problems.inspection import Embedding, SeenLists, some_classes
 from rankwise.problems.problem import LossChoice, batch_size
 from rankwise.registry import nearest
 from rankwise.samplers import ClassBatchSampler
@@ -174,6 +174,14 @@ def neighbours(
         return SeenLists(queries[rows] @ among.T, (labels[rows, None] == classes).long(), mask)
 
     return look
+
+
+def map_of(
+    vectors: Tensor, labels: Tensor, class_name: Callable[[int], str], gallery: Tensor | None = None
+) -> Embedding:
+    """Return what a report draws: vectors (N, d), and the gallery (M, d) in which each is looked up, or the others."""
+    queries = normalize(vectors)
+    return Embedding(queries, labels, queries if gallery is None else normalize(gallery), class_name)
 
 
 def probe_classes(part: _Part, rows: int) -> Batch:

@@ -22,6 +22,7 @@ from rankwise.problems.neighbours import (
     check_samples,
     class_batches,
     embedding_step,
+    map_of,
     neighbours,
     probe_classes,
 )
@@ -114,6 +115,7 @@ class Retrieval(Problem[TableSchema, Part]):
             neighbours(vectors, part.labels),
             list_name=lambda row: f"row {row} (class {int(part.labels[row])})",
             item_name=lambda _, row: f"row {row} (class {int(part.labels[row])})",
+            embedding=map_of(vectors, part.labels, str),
         )
 
     def probe_batch(self, train: Part) -> Batch:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rankwise.audit import Bias, Bounds, Composition, ListStability, Stability
+from rankwise.audit import Bias, Bounds, Composition, Generalisation, ListStability, Stability
 from rankwise.report.content import Axis, Figure, Panel, Report, Section, Series, Table
 from rankwise.report.plots import INK, MUTED, Look, axis, curve, log_axis, plain, powers_axis
 from rankwise.report.write import versions
@@ -53,7 +53,7 @@ def audit_report(findings: Sequence[Finding], *, source: str, facts: Sequence[tu
     )
 
 
-def describe(result: Bias | Stability | ListStability | Bounds) -> Finding:
+def describe(result: Bias | Stability | ListStability | Bounds | Generalisation) -> Finding:
     """Return words, tables and a figure for a record of `rankwise.audit`."""
     if isinstance(result, Bias):
         return _describe_bias(result)
@@ -61,6 +61,8 @@ def describe(result: Bias | Stability | ListStability | Bounds) -> Finding:
         return _describe_stability(result)
     if isinstance(result, ListStability):
         return _describe_list_stability(result)
+    if isinstance(result, Generalisation):
+        return _describe_generalisation(result)
     return _describe_bounds(result)
 
 
@@ -177,6 +179,21 @@ def _describe_list_stability(result: ListStability) -> Finding:
         )
         for kind, name in enumerate(("positive", "negative"))
     )
+    errors = Table(
+        ("loss", *(f"N = {size}" for size in sizes), "G"),
+        tuple(
+            (
+                each.name,
+                *(f"{value:.3g}" for value in result.estimation_errors(each.name)),
+                f"{max(each.steepest):.3g}",
+            )
+            for each in result.distances
+        ),
+        caption="The generalisation bound of the SOPRC paper (theorem 1) with these distances: the loss on new data "
+        f"exceeds that on the training data by at most G (n+ epsilon+ + n- epsilon-), batches of {result.positives} + "
+        f"{result.negatives}. The losses are at most 1, so a bound of 1 or more says nothing. G: the longest gradient "
+        "seen, which is rather too small; with the longest possible one the bound is larger still.",
+    )
     both = [100 * value for each in result.distances for value in (*each.positives, *each.negatives)]
     panels = tuple(
         Panel(
@@ -202,7 +219,7 @@ def _describe_list_stability(result: ListStability) -> Finding:
         "Stability of training",
         f"How far does replacing one training example move the trained model? Linear models, on {source}.",
         result.sentence,
-        tables,
+        (*tables, errors),
         figure,
     )
 
@@ -239,6 +256,40 @@ def _describe_bounds(result: Bounds) -> Finding:
         height=320,
     )
     return Finding("Bounds", "Does a low loss guarantee a high AP?", result.sentence, (table,), figure)
+
+
+def _describe_generalisation(result: Generalisation) -> Finding:
+    table = Table(
+        ("tau", "1 - AP", "from the loss", "deviation", "bound, at least", "examples for 1"),
+        tuple(
+            (
+                f"{each.tau:g}",
+                f"{result.truth:.4f}",
+                f"{each.empirical:.3g}",
+                f"{each.deviation:.3g}",
+                f"{each.total:.3g}",
+                f"{each.examples:.2g}",
+            )
+            for each in result.bounds
+        ),
+        caption="For data that the model was trained on. from the loss: q^2 / 2 times the stable AP loss. deviation: "
+        f"the term that falls with the number of examples, here {result.size:,}. The complexity of the model, which no "
+        "single model tells, is left out, so the bound is at least this. A bound of 1 or more says nothing. examples "
+        "for 1: with so many the deviation alone falls below 1.",
+    )
+    taus = [each.tau for each in result.bounds]
+    series = (
+        curve(taus, [each.total for each in result.bounds], "bound for new data, at least", STABLE, markers=True),
+        curve(taus, [1.0] * len(taus), "1: says nothing above", (INK, "dot")),
+    )
+    reach = [value for each in series for value in each.y]
+    figure = Figure(
+        (Panel(log_axis("margin tau", taus), powers_axis("bound of 1 - AP", reach), series),),
+        alt=f"The bound of 1 - AP on new data, at least {min(each.total for each in result.bounds):.3g}.",
+        caption="Note the axis: every mark is ten times the one below.",
+        height=320,
+    )
+    return Finding("Generalisation", "What does theory promise for new data?", result.sentence, (table,), figure)
 
 
 def _mixture(composition: Composition) -> str:

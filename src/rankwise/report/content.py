@@ -67,9 +67,10 @@ class Series:
         x, y: where. With `shape` "steps" x has the edges of the bars, one more than y.
         colour: 1 to 5, 6 for ink, 7 for muted ink; each follows the reader's light or dark setting.
         dash: "solid", "dash", "dot", "dashdot" or "longdash": lines are told apart without colour, too.
-        shape: "line", "dots", "line and dots", or "steps" (filled bars without gaps).
+        shape: "line", "dots", "squares", "line and dots", "steps" (filled bars without gaps), or "text" (labels only).
         low, high: a range around each y; shown as a tint, or as bars at dots.
         labels: a text at each dot, if any.
+        titles: what a dot says when it is pointed at; without any, its name and numbers.
     """
 
     name: str
@@ -81,6 +82,7 @@ class Series:
     low: Numbers = ()
     high: Numbers = ()
     labels: tuple[str, ...] = ()
+    titles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

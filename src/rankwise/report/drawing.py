@@ -17,11 +17,14 @@ __all__ = ["DrawnPanel", "Key", "Mark", "draw", "numbers_table"]
 
 FULL = 1000.0
 MOST_ROWS = 30
+# From back to front.
+KINDS = ("fill", "line", "bar", "square", "mark")
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A shape: `kind` is "line", "fill", "bar" (a range at a dot) or "mark" (a dot); `path` is SVG, `text` in words."""
+    """A shape: `kind` is "line", "fill", "bar" (a range at a dot), "mark" (a dot) or "square"; `path` is SVG, `text` in
+    words."""
 
     kind: str
     path: str
@@ -100,7 +103,7 @@ def _draw_panel(panel: Panel) -> DrawnPanel:
     return DrawnPanel(
         panel,
         # Areas lie behind, dots in front.
-        tuple(sorted(marks, key=lambda mark: ("fill", "line", "bar", "mark").index(mark.kind))),
+        tuple(sorted(marks, key=lambda mark: KINDS.index(mark.kind))),
         tuple(Tick(_across(panel.x, at) / 10, text) for at, text in panel.x.ticks),
         tuple(Tick(_down(panel.y, at) / 10, text) for at, text in panel.y.ticks),
         tuple(labels),
@@ -125,10 +128,11 @@ def _marks(series: Series, panel: Panel) -> Iterator[Mark]:
             yield Mark("fill", _path(outline) + "Z", *look)
     if "line" in series.shape:
         yield Mark("line", _path(points), *look)
-    if "dots" in series.shape:
+    if "dots" in series.shape or series.shape == "squares":
         for index, (across, down) in enumerate(points):
             text = f"{series.name}: {series.x[index]:.4g}, {series.y[index]:.4g}"
-            yield Mark("mark", f"M{across:.1f} {down:.1f}h0", *look, text)
+            kind = "square" if series.shape == "squares" else "mark"
+            yield Mark(kind, f"M{across:.1f} {down:.1f}h0", *look, series.titles[index] if series.titles else text)
 
 
 def _path(points: Sequence[tuple[float, float]]) -> str:

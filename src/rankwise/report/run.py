@@ -10,6 +10,7 @@ from rankwise.metrics import Evaluation
 from rankwise.problems.importance import Importance
 from rankwise.problems.inspection import Inspection
 from rankwise.report.content import Axis, Figure, Listing, Panel, Report, Section, Series, Table
+from rankwise.report.embedding import embedding_section
 from rankwise.report.examples import example_sections, plural
 from rankwise.report.importance import importance_section
 from rankwise.report.lists import ListFigures, figures_of, lists_by_value, random_order, top_of, worst_of
@@ -69,6 +70,7 @@ def run_report(result: RunResult) -> Report:
         _along_the_ranking(result, figures),
         *_list_by_list(result),
         _scores(result, figures),
+        *embedding_section(inspection, inspection.metric_by_list(result.metric)),
         *example_sections(inspection, inspection.metric_by_list(result.metric)),
         *importance_section(result.importance),
         *memory_section(result.history),

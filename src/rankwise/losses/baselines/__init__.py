@@ -1,6 +1,7 @@
 """Common losses of other authors with the same interface, to compare with."""
 
 from rankwise.losses.baselines.batch_ap import ALRPLoss, APLoss, BlackboxAPLoss, SmoothAPLoss
+from rankwise.losses.baselines.distributional_ranking import DistributionalRankingLoss
 from rankwise.losses.baselines.histogram_ap import FastAPLoss, HistogramAPLoss
 from rankwise.losses.baselines.listwise import (
     ApproxNDCGLoss,
@@ -21,6 +22,7 @@ from rankwise.losses.baselines.pointwise import (
     SquaredErrorLoss,
 )
 from rankwise.losses.baselines.soap import SOAPLoss
+from rankwise.losses.baselines.sodeep import SoDeepLoss, Sorter, train_sorter
 from rankwise.losses.baselines.top_k import GreedyTopKLoss, HingePartialAUCLoss, PrecisionAtKLoss
 
 __all__ = [
@@ -32,6 +34,7 @@ __all__ = [
     "BinaryCrossEntropyLoss",
     "BlackboxAPLoss",
     "CrossBatchMemoryLoss",
+    "DistributionalRankingLoss",
     "FastAPLoss",
     "FocalLoss",
     "GreedyTopKLoss",
@@ -51,6 +54,9 @@ __all__ = [
     "SOAPLoss",
     "SampledSoftmaxLoss",
     "SmoothAPLoss",
+    "SoDeepLoss",
     "SoftmaxLoss",
+    "Sorter",
     "SquaredErrorLoss",
+    "train_sorter",
 ]
