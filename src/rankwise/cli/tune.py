@@ -94,7 +94,8 @@ def _show(tuned: Tuned, problem: Problem[Any, Any]) -> None:
         )
         for key, space in tuned.spaces.items()
     ]
-    print_table("Options", ("", "default", "best", "searched", "mattered"), rows, numbers=False)
+    print_table("Options", ("", "default", "best", "searched", "share"), rows, numbers=False)
+    print_paragraph("share: of the variance of the trials' values that an option explains; -: not known.\n")
     counts = ", ".join(
         f"{sum(each.state == state for each in tuned.trials)} {state}" for state in ("complete", "pruned", "failed")
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import Any, Protocol
 
 import torch
 from filelock import FileLock, Timeout
+from torch import Tensor
 
 from rankwise.checks import check_count, check_positive
 from rankwise.data import Split
@@ -161,12 +163,12 @@ def tune(
     sources = {"train": train, "validation": validation, "test": test}
     given = {name: source for name, source in sources.items() if source is not None}
     folder = Path(out)
-    record = _make_record(problem, search, fingerprints(problem, given))
+    data = fingerprints(problem, given)
     with report_reading(watcher.reads):
         schema, split = problem.read(given)
     seed = problem.seeds[0]
     cut = problem.cut(split, seed)
-    _begin(folder, record)
+    _begin(folder, _make_record(problem, search, data, cut))
     # The trials never see the test part.
     known = Split(cut.train, cut.part("validation"))
     warmup = problem.evaluation.every or 0
@@ -357,9 +359,20 @@ def _columns(trials: Sequence[Trial], keys: Sequence[str]) -> dict[str, list[Any
     return columns
 
 
-def _make_record(problem: Problem[Any, Any], spaces: Mapping[str, Space], data: Mapping[str, str]) -> dict[str, Any]:
+def _make_record(
+    problem: Problem[Any, Any], spaces: Mapping[str, Space], data: Mapping[str, str], cut: Split[Any]
+) -> dict[str, Any]:
+    """Return what the trials of a folder have in common; data in memory are known by their sizes and labels."""
     recipe = {"task": problem.kind, **problem.model_dump(mode="json", exclude=set(_IRRELEVANT))}
-    return {"recipe": recipe, "spaces": {key: str(space) for key, space in spaces.items()}, "data": dict(data)}
+    parts = {name: _describe(cut.part(name)) for name in ("train", "validation", "test")}
+    searched = {key: str(space) for key, space in spaces.items()}
+    return {"recipe": recipe, "spaces": searched, "data": dict(data), "parts": parts}
+
+
+def _describe(part: Any) -> str:
+    labels = getattr(part, "labels", None)
+    digest = hashlib.sha256(labels.cpu().numpy().tobytes()).hexdigest()[:12] if isinstance(labels, Tensor) else ""
+    return f"{len(part)} rows {digest}".strip()
 
 
 def _begin(folder: Path, record: dict[str, Any]) -> None:
