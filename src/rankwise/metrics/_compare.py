@@ -220,6 +220,7 @@ def compare_items(
         raise ValueError(f"scores_a: expected one list (N,) or (S, N), got shape {tuple(first.shape)}")
     (made,) = create_metrics([metric], gain=gain)
     given = check_tensor("labels", labels)
+    check_same_shape("labels", given, "a list of scores_a", first.shape[-1:])
 
     def measure(runs: Tensor, weights: Tensor | None = None) -> Tensor:
         rows = 1 if weights is None else len(weights)
