@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rankwise import boosting, problems, runs, sklearn, testing
     from rankwise.problems import load_problem
     from rankwise.runs import continue_run, load_run, load_runs, train, train_seeds
+    from rankwise.runs.tuning import tune
 
 __version__ = "0.1.0"
 
@@ -43,6 +44,7 @@ __all__ = [
     "testing",
     "train",
     "train_seeds",
+    "tune",
 ]
 
 _MODULES = ("boosting", "problems", "runs", "sklearn", "testing")
@@ -53,6 +55,7 @@ _NAMES = {
     "load_runs": "runs",
     "train": "runs",
     "train_seeds": "runs",
+    "tune": "runs.tuning",
 }
 
 

@@ -21,6 +21,7 @@ EXTRAS = {
     "sentence_transformers": "text",
     "PIL": "vision",
     "torchvision": "vision",
+    "optuna": "tune",
     "onnx": "export",
     "onnxscript": "export",
     "onnxruntime": "export",

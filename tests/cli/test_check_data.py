@@ -24,7 +24,7 @@ def test_usable_data_end_with_0(capsys, table):
     assert err == ""
     assert "label 0 is 'no', 1 is 'yes' (column 'y')" in out
     assert re.search(r"^note +cells.csv: 200 rows, 2 features, one list$", out, re.MULTILINE)
-    assert "usable: 0 errors, 0 warnings, 2 notes" in out
+    assert "usable: 0 errors, 0 warnings, 3 notes" in out
     assert "\x1b" not in out
 
 

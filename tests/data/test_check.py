@@ -260,3 +260,35 @@ def test_the_docs_give_the_same_advice_on_the_prior(share):
         and float(limits[1] or 0) <= share < float(limits[2] or 1)
     )
     assert row[1] == f"`AUPRCLoss({advice})`"
+
+
+def expected(*parts) -> list[str]:
+    return [what for what in said(*parts, severity="note") if "95 % interval" in what]
+
+
+def test_a_single_part_is_told_how_exact_its_test_part_will_be():
+    labels = torch.zeros(1000, dtype=torch.int64).index_fill_(0, torch.arange(150), 1)
+    assert expected(make(1000, labels=labels)) == [
+        "150 positive rows, of which a test part of 20 % gets about 30: an AP of 0.5 there has a 95 % interval of "
+        "about 0.33 to 0.67"
+    ]
+
+
+def test_of_several_parts_those_to_measure_on_are_told_how_exact_they_are():
+    labels = torch.zeros(400, dtype=torch.int64).index_fill_(0, torch.arange(30), 1)
+    assert expected(make(200), make(400, seed=1, labels=labels)) == [
+        "30 positive rows: an AP of 0.5 there has a 95 % interval of about 0.33 to 0.67"
+    ]
+
+
+def test_lists_are_told_how_exact_a_mean_over_them_is():
+    part = make(1000, lists=100, labels=torch.arange(1000) % 20 == 0)  # a positive row in every other list
+    assert expected(part) == [
+        "50 lists with a positive row, of which a test part of 20 % gets about 10: the mean of a metric there has a "
+        "95 % interval of at most ± 0.31"
+    ]
+
+
+def test_labels_of_one_kind_promise_nothing():
+    assert not expected(make(labels=[0] * 200))
+    assert not expected(make(labels=[1] * 200))

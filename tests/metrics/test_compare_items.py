@@ -49,7 +49,8 @@ def test_the_p_value_is_about_uniform_without_a_difference():
     "arguments, message",
     [
         ((torch.zeros(3), torch.zeros(4), torch.zeros(3)), "scores_b: expected the shape of scores_a"),
-        ((torch.zeros(2, 3), torch.zeros(2, 3), torch.zeros(2, 3)), "scores_a: expected one list"),
+        ((torch.zeros(2, 2, 3), torch.zeros(2, 2, 3), torch.zeros(3)), "scores_a: expected one list"),
+        ((torch.zeros(2, 3), torch.zeros(2, 3), torch.zeros(2, 3)), "labels: expected the shape of a list of scores_a"),
         ((torch.zeros(3), torch.zeros(3), torch.zeros(3)), "labels: expected a list on which ap is defined"),
     ],
 )
@@ -63,3 +64,19 @@ def test_grades_count_as_relevant_for_binary_metrics():
     assert list(found.means) == ["ap", "ndcg", "recall@1"]
     assert found.means["recall@1"] == 0.5
     assert set(found.definitions) == set(found.means) == set(found.per_query) == set(found.skipped)
+
+
+def test_the_values_of_several_runs_are_averaged():
+    generator = torch.Generator().manual_seed(3)
+    labels = torch.arange(300) % 5 == 0
+    first, second = (torch.randn(3, 300, generator=generator) + shift * labels for shift in (2.0, 1.0))
+    found = compare_items(first, second, labels, "ap")
+    means = [sum(float(average_precision(each, labels)) for each in runs) / 3 for runs in (first, second)]
+    assert [found.mean_a, found.mean_b] == pytest.approx(means)
+    # The luck of single runs is averaged, so that the interval is narrower than theirs.
+    single = [compare_items(a, b, labels, "ap") for a, b in zip(first, second, strict=True)]
+    widths = [each.interval[1] - each.interval[0] for each in (found, *single)]
+    assert widths[0] < min(widths[1:])
+    # Equal runs say no more than one.
+    same = compare_items(first[:1].expand(3, -1), second[:1].expand(3, -1), labels, "ap")
+    assert same.interval == pytest.approx(single[0].interval)

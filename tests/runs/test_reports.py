@@ -312,3 +312,21 @@ def test_it_can_be_printed(runs, browser):
     assert browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert browser.run("getComputedStyle(document.querySelector('nav')).display") == "none"
     browser.call("Emulation.setEmulatedMedia", media="")
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_the_result_says_how_exact_it_is_at_this_size(runs, kind):
+    page = (runs / kind / "report.html").read_text()
+    result = json.loads((runs / kind / "test.json").read_text())
+    low, high = result["intervals"][next(iter(result["means"]))]
+    assert f"at this size the interval is {high - low:.3f} wide" in page
+
+
+def test_the_result_says_whether_the_network_or_a_regression_did_better(runs):
+    page = (runs / "tabular" / "report.html").read_text()
+    alone = json.loads((runs / "tabular" / "run.json").read_text())["settings"]["ap"]
+    network = alone.pop("network")
+    best = max(alone, key=alone.__getitem__)
+    won = "did better" if network > alone[best] else "did not do better"
+    assert f"{won} by itself than the best logistic regression" in page
+    assert f"AP {network:.3f} against {alone[best]:.3f} ({best})" in page

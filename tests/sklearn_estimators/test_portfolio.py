@@ -116,3 +116,17 @@ def test_linear_is_a_linear_model(rings):
 def test_unknown_models_are_named(rings, word):
     with pytest.raises(ValueError, match=f"model: unknown word '{word}'"):
         APClassifier(model=word).fit(*rings)
+
+
+def test_advice_says_how_exact_the_best_is_and_which_loss_did_better(rings):
+    X, y = rings
+    model = small().fit(X[:600], y[:600])
+    exact, loss = model.advice_
+    quality = {found["learner"]: found["ap"] for found in model.learners_}
+    best = max(quality, key=quality.__getitem__)
+    assert exact.startswith(f"{best}: out-of-fold AP {quality[best]:.3f}, on {y[:600].sum()} positive rows")
+    ranking, entropy = quality["network, ranking loss"], quality["network, cross entropy"]
+    winner = (
+        "the ranking loss than with cross entropy" if ranking > entropy else "cross entropy than with the ranking loss"
+    )
+    assert f"with {winner}: AP {max(ranking, entropy):.3f} against {min(ranking, entropy):.3f}" in loss

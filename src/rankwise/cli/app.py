@@ -124,6 +124,64 @@ def train(
     train(what, changes or [], default_folder(what) if out is None else out, resume=resume, options=options)
 
 
+@app.command(short_help="Search the options of a recipe by Optuna; compare the best with the default.")
+def tune(
+    what: Annotated[
+        str,
+        typer.Argument(metavar="DATA|RECIPE", help="Data, or a YAML file, or a name from `rankwise list recipes`."),
+    ],
+    changes: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="Changes to the recipe, such as budget.steps=500."),
+    ] = None,
+    trials: Annotated[
+        int | None, typer.Option(min=1, help="How many trials the folder is to hold.", show_default=False)
+    ] = None,
+    minutes: Annotated[
+        float | None, typer.Option(help="How long to run trials; the comparison comes after.", show_default=False)
+    ] = None,
+    space: Annotated[
+        list[str] | None,
+        typer.Option(
+            help='What to search, such as "optimiser.learning_rate=log:1e-4:1e-1" (or linear:, int:, choice:[A, B]; '
+            "=fixed leaves an option alone); may be repeated.",
+            show_default="by the kind of problem",
+        ),
+    ] = None,
+    seeds: Annotated[
+        int, typer.Option(min=2, help="Seeds of the comparison at the end, if the recipe has one only.")
+    ] = 5,
+    label: Annotated[str | None, typer.Option(help="For a table: the column to predict.", show_default=False)] = None,
+    positive: Annotated[
+        str | None, typer.Option(help="For a table: the class to rank first.", show_default=False)
+    ] = None,
+    query: Annotated[
+        str | None, typer.Option(help="For a table: the column of the lists to rank.", show_default=False)
+    ] = None,
+    task: Annotated[
+        str | None, typer.Option(help="The kind of problem, if data allow several.", show_default=False)
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The folder of the trials; runs/NAME-tuned by default.", show_default=False)
+    ] = None,
+) -> None:
+    """Search the options of a recipe by Optuna, and compare the best with the default on data no trial has seen.
+
+    Trials are judged on the validation part. At the end the best and the default are trained with several seeds and
+    compared on the test part. The folder keeps every trial: the same command goes on after Ctrl-C, and several
+    processes may run it at once. It gets best.yaml, a recipe for `rankwise train`, and report.html, which says what
+    mattered.
+    """
+    from rankwise.cli.tune import tune
+
+    if trials is None and minutes is None:
+        raise typer.BadParameter("expected --trials, --minutes or both", param_hint="--trials")
+    if minutes is not None and not minutes > 0:
+        raise typer.BadParameter(f"expected a number above 0, got {minutes:g}", param_hint="--minutes")
+    options = {"label": label, "positive": positive, "query": query, "task": task}
+    tune(what, changes or [], out, trials=trials, minutes=minutes, spaces=space or [], seeds=seeds, options=options)
+
+
 @app.command(short_help="Measure what a recipe costs, on made data of its true shape.")
 def rehearse(
     recipe: Annotated[str, typer.Argument(help="A YAML file, or a name from `rankwise list recipes`.")],

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rankwise.runs import Run
     from rankwise.training import Step
 
-__all__ = ["default_folder", "go_on", "train"]
+__all__ = ["Shown", "default_folder", "go_on", "load_or_infer", "train"]
 
 # Seconds between two lines on how far reading is, where there is no terminal.
 READING_SAID_EVERY = 10.0
@@ -50,21 +50,9 @@ def train(
         options: of `infer_problem`, for data only.
     """
     require("training", ("lightning_fabric", "pydantic", "yaml"), extra="train")
-    from rankwise.problems import load_problem
-    from rankwise.problems.inference import infer_problem, is_data
     from rankwise.runs import train_seeds
 
-    given = {name: value for name, value in (options or {}).items() if value is not None}
-    from_data = is_data(what)
-    if given and not from_data:
-        name = next(iter(given))
-        raise ValueError(f"--{name}: expected with data, got it with the recipe {what}, which says such things itself")
-    if from_data:
-        inferred = infer_problem(what, changes, **given)
-        problem = inferred.problem
-        _show_inferred(inferred)
-    else:
-        problem = load_problem(what, changes)
+    problem, from_data = load_or_infer(what, changes, options or {})
     same = [str(out / "recipe.yaml")] if from_data else [what, *changes]
     _train_and_show(
         problem,
@@ -73,6 +61,24 @@ def train(
         lambda watcher: train_seeds(problem, out=out, resume=resume, watcher=watcher),
         inferred=from_data,
     )
+
+
+def load_or_infer(
+    what: str, changes: Sequence[str], options: Mapping[str, str | None]
+) -> tuple[Problem[Any, Any], bool]:
+    """Return the problem of a recipe, or of data, and whether it was inferred, which is shown; see `train`."""
+    from rankwise.problems import load_problem
+    from rankwise.problems.inference import infer_problem, is_data
+
+    given = {name: value for name, value in options.items() if value is not None}
+    if is_data(what):
+        inferred = infer_problem(what, changes, **given)
+        _show_inferred(inferred)
+        return inferred.problem, True
+    if given:
+        name = next(iter(given))
+        raise ValueError(f"--{name}: expected with data, got it with the recipe {what}, which says such things itself")
+    return load_problem(what, changes), False
 
 
 def go_on(begin: Path, data: str | None, changes: Sequence[str], out: Path) -> None:
@@ -97,7 +103,7 @@ def _train_and_show(
     problem: Problem[Any, Any],
     out: Path,
     same: Sequence[str],
-    train: Callable[[_Shown], list[Run]],
+    train: Callable[[Shown], list[Run]],
     *,
     inferred: bool = False,
 ) -> None:
@@ -121,7 +127,7 @@ def _train_and_show(
             sigterm_like_ctrl_c(),
             progress_bar("loss {task.fields[loss]}  {task.fields[value]}  {task.fields[speed]}") as progress,
         ):
-            runs = train(_Shown(progress, problem.metric))
+            runs = train(Shown(progress, problem.metric))
     except Interrupted as stopped:
         raise Stop(f"{stopped}; {how}", INTERRUPTED) from None
     except KeyboardInterrupt:
@@ -210,13 +216,17 @@ def _show_inferred(inferred: Inferred) -> None:
     print_table("What was inferred", ("", "", "to change"), inferred.facts, numbers=False)
 
 
-class _Shown:
+class Shown:
     """A progress bar with loss, metric, items per second and time left."""
 
     def __init__(self, progress: Progress, metric: str) -> None:
         self._progress, self._metric = progress, metric
         self._bar: TaskID | None = None
         self._since, self._rows, self._loss = monotonic(), 0, float("nan")
+
+    def title(self, seed: int) -> str:
+        """Return what the bar of a training is called."""
+        return f"seed {seed}"
 
     def reads(self, path: Path, share: float) -> None:
         if self._bar is None:
@@ -232,7 +242,7 @@ class _Shown:
         if done and is_first_process():
             say(f"seed {seed}: going on after step {done} of {steps}")
         self._bar = self._progress.add_task(
-            f"seed {seed}", total=steps, completed=done, loss="-", value="", speed="", start=True
+            self.title(seed), total=steps, completed=done, loss="-", value="", speed="", start=True
         )
         self._since, self._rows = monotonic(), 0
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from rankwise.data.batch_bias import expected_ap_loss, training_prior
+from rankwise.data.expectations import HELD_OUT_SHARE, ap_interval, mean_reach
 from rankwise.data.files import Progress
 from rankwise.data.parts import Part
 from rankwise.data.repeats import first_equal_row, rows_found_in
@@ -62,11 +63,12 @@ def check_parts(
     Example:
         >>> train = Part(torch.tensor([[1.0], [2.0], [2.0]]), torch.tensor([0, 1, 0]))
         >>> for finding in check_parts({"train": train}):
-        ...     print(finding.severity, finding.what)
+        ...     print(finding.severity, finding.what[:90])
         note 3 rows, 1 feature, one list
         note labels: 0 (2 rows), 1 (1 row); 33.3 % positive
         warning 1 positive row
         warning 2 rows with the same features as another row, 2 of them while their labels differ
+        note 1 positive row, of which a test part of 20 % gets about 1: an AP of 0.5 there has a 95 % i
     """
     names = list(parts)
     if not names:
@@ -79,6 +81,8 @@ def check_parts(
         columns = feature_names or [str(index + 1) for index in range(part.features.shape[1])]
         findings += (Finding(severity, name, what, advice) for severity, what, advice in _check_part(part, columns))
         _report(on_progress, (done + 1) / steps)
+    for name in names if len(names) == 1 else names[1:]:
+        findings += _expect(name, parts[name], HELD_OUT_SHARE if len(names) == 1 else 1.0)
     for done, name in enumerate(names[1:]):
         findings += _compare(names[0], parts[names[0]], name, parts[name])
         _report(on_progress, (len(names) + done + 1) / steps)
@@ -259,6 +263,31 @@ def _compare(train_name: str, train: Part, name: str, part: Part) -> Iterator[Fi
     if len(unknown):
         shown = ", ".join(f"{value:g}" for value in unknown[:3].tolist())
         yield Finding("warning", name, f"labels that {train_name} does not have: {shown}", "is this the same data?")
+
+
+def _expect(name: str, part: Part, share: float) -> Iterator[Finding]:
+    """Say how exactly a metric can be measured on a part, or on a share of it that is held out."""
+    held_out = f", of which a test part of {share:.0%} gets about ".replace("%", " %") if share < 1 else ""
+    compared = "smaller differences show only pair by pair, by rankwise compare"
+    positive = part.labels > 0
+    if part.query_ids is not None:
+        lists = len(part.query_ids[positive].unique())
+        if lists:
+            measured = max(1, round(share * lists))
+            counted = f"{_count(lists, 'list')} with a positive row{f'{held_out}{measured:,}' if held_out else ''}"
+            reach = f"the mean of a metric there has a 95 % interval of at most ± {mean_reach(measured):.2g}"
+            yield Finding("note", name, f"{counted}: {reach}", compared)
+        return
+    positives = int(positive.sum())
+    if 0 < positives < len(positive):
+        measured = max(1, round(share * positives))
+        low, high = ap_interval(0.5, measured)
+        counted = f"{_count(positives, 'positive row')}{f'{held_out}{measured:,}' if held_out else ''}"
+        reach = f"an AP of 0.5 there has a 95 % interval of about {low:.2f} to {high:.2f}"
+        losses = (
+            "which loss suits the data, one for AP or cross entropy, is measured by APClassifier: see its learners_"
+        )
+        yield Finding("note", name, f"{counted}: {reach}", f"{compared}; {losses}")
 
 
 def _list_names(part: Part) -> set[str]:

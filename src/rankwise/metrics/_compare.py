@@ -197,7 +197,8 @@ def compare_items(
     or has the opposite sign.
 
     Args:
-        scores_a, scores_b: (N,) scores of the two systems.
+        scores_a, scores_b: (N,) scores of the two systems; or (S, N) of S runs of each, with other seeds, say, whose
+            values are averaged.
         labels: (N,).
         metric: name of a metric that takes item weights, such as "ap".
         gain: gain of metrics of grades.
@@ -215,21 +216,26 @@ def compare_items(
     check_share("confidence", confidence)
     first, second = check_tensor("scores_a", scores_a), check_tensor("scores_b", scores_b)
     check_same_shape("scores_b", second, "scores_a", first.shape)
-    if first.ndim != 1:
-        raise ValueError(f"scores_a: expected one list (N,), got shape {tuple(first.shape)}")
+    if first.ndim not in (1, 2) or not first.numel():
+        raise ValueError(f"scores_a: expected one list (N,) or (S, N), got shape {tuple(first.shape)}")
     (made,) = create_metrics([metric], gain=gain)
     given = check_tensor("labels", labels)
+    check_same_shape("labels", given, "a list of scores_a", first.shape[-1:])
 
-    def measure(scores: Tensor, weights: Tensor | None = None) -> Tensor:
+    def measure(runs: Tensor, weights: Tensor | None = None) -> Tensor:
         rows = 1 if weights is None else len(weights)
-        packed = pack(scores.expand(rows, -1), given.expand(rows, -1), weights=weights)
-        return measure_lists(packed, [made])[0][made.name]
+        values = []
+        for scores in runs.reshape(-1, runs.shape[-1]):
+            packed = pack(scores.expand(rows, -1), given.expand(rows, -1), weights=weights)
+            values.append(measure_lists(packed, [made])[0][made.name])
+        return torch.stack(values).mean(0)
 
     mean_a, mean_b = (float(measure(scores)) for scores in (first, second))
     if mean_a != mean_a or mean_b != mean_b:
         raise ValueError(f"labels: expected a list on which {metric} is defined, got one with too few relevant items")
     random = np.random.default_rng(seed)
-    parts = [measure(first, drawn) - measure(second, drawn) for drawn in draw_items(len(first), bootstrap, random)]
+    size = first.shape[-1]
+    parts = [measure(first, drawn) - measure(second, drawn) for drawn in draw_items(size, bootstrap, random)]
     differences = torch.cat(parts)
     differences = differences[~torch.isnan(differences)]
     difference = mean_a - mean_b

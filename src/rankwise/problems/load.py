@@ -16,7 +16,7 @@ from rankwise.problems.problem import Problem
 from rankwise.registry import nearest
 from rankwise.training.options import Options
 
-__all__ = ["About", "BadRecipe", "dump_problem", "load_about", "load_problem", "make_problem"]
+__all__ = ["About", "BadRecipe", "change_problem", "dump_problem", "load_about", "load_problem", "make_problem"]
 
 _LIMITS = {
     "greater_than_equal": ("at least", "ge"),
@@ -140,6 +140,14 @@ def make_problem(content: object, changes: Sequence[str] = ()) -> Problem[Any, A
         raise BadRecipe(_explain(problem, kind)) from None
 
 
+def change_problem(problem: Problem[Any, Any], values: Mapping[str, Any]) -> Problem[Any, Any]:
+    """Return a problem with other values of some options, by key: {"loss.prior": 0.05, "model.hidden": [64]}."""
+    tree: dict[Any, Any] = {"task": problem.kind, **problem.model_dump(mode="json")}
+    for key, value in values.items():
+        _set(tree, key, value, key)
+    return make_problem(tree)
+
+
 def dump_problem(problem: Problem[Any, Any]) -> str:
     """Return a problem as YAML with every key, those left to their defaults included."""
     content = {"task": problem.kind, **problem.model_dump(mode="json")}
@@ -190,7 +198,12 @@ def _apply(tree: dict[Any, Any], change: str) -> None:
     key, sign, text = change.partition("=")
     if not sign or not key.strip():
         raise BadRecipe(f"change {change!r}: expected key=value, such as loss.prior=0.05")
-    *path, last = key.strip().split(".")
+    _set(tree, key.strip(), _Copier().copy(_parse(f"change {change!r}", text)), change)
+
+
+def _set(tree: dict[Any, Any], key: str, value: Any, change: str) -> None:
+    """Set the value of a key such as "loss.prior" in what YAML made; `change` names it in errors."""
+    *path, last = key.split(".")
     for name in path:
         below = tree.setdefault(name, {})
         if isinstance(below, str) and name == "loss":
@@ -198,7 +211,7 @@ def _apply(tree: dict[Any, Any], change: str) -> None:
         if not isinstance(below, dict):
             raise BadRecipe(f"change {change!r}: {name!r} holds {_kind(below)}, not further keys")
         tree = below
-    tree[last] = _Copier().copy(_parse(f"change {change!r}", text))
+    tree[last] = value
 
 
 def _explain(problem: ValidationError, kind: type[BaseModel]) -> str:

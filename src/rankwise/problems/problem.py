@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader
 from typing_extensions import Self
 
 from rankwise.data import Batch, Schema, Split
+from rankwise.data.expectations import HELD_OUT_SHARE
 from rankwise.losses import LOSSES, Prior, create_loss
 from rankwise.metrics import BoxTable, Evaluation, create_metric
 from rankwise.problems.inspection import Inspection
@@ -86,8 +87,8 @@ class SourceOptions(Options):
 class DataOptions(SourceOptions):
     """Training data, and files for validation and test or the shares of `train` to cut for them."""
 
-    validation: FileOrShare = 0.2
-    test: FileOrShare = 0.2
+    validation: FileOrShare = HELD_OUT_SHARE
+    test: FileOrShare = HELD_OUT_SHARE
 
     def shares(self, split: Split[Any]) -> dict[str, float]:
         """Return the shares to cut from the training source, by the name of the part that is still missing."""

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 from rankwise.data import Batch, Part, Split, TableSchema, cut_stratified, read_table
 from rankwise.data.mapped import FeatureRows
 from rankwise.losses import LOSSES, data_prior
-from rankwise.metrics import evaluate
+from rankwise.metrics import average_precision, evaluate
 from rankwise.models import MLPScorer, StackedScorer, fit_scaling, scaled
 from rankwise.models.mixing import fit_mix, fit_sigmoid
 from rankwise.problems.batches import ROWS_AT_ONCE, batches_of, predict_all, shuffled_batches
@@ -131,10 +131,16 @@ class Tabular(Problem[TableSchema, Part]):
         model.fit(features, labels, regularisation=self.model.regressions.regularisation)
         if settings is None:
             validation = split.part("validation")
-            mix = fit_mix(_member_scores(model, validation.features), validation.labels > 0)
+            scores, positive = _member_scores(model, validation.features), validation.labels > 0
+            mix = fit_mix(scores, positive)
             names = ("network", "linear", "ramps", "balanced ramps")
-            shares = dict(zip(names, mix.shares.tolist(), strict=True))
-            settings = {"factors": mix.factors.tolist(), "constant": mix.constant, "shares": shares}
+            alone = average_precision(scores, positive.long().expand(scores.shape), reduction="none")
+            settings = {
+                "factors": mix.factors.tolist(),
+                "constant": mix.constant,
+                "shares": dict(zip(names, mix.shares.tolist(), strict=True)),
+                "ap": dict(zip(names, alone.tolist(), strict=True)),
+            }
         model.mix(torch.tensor(settings["factors"]), settings["constant"])
         return dict(settings)
 

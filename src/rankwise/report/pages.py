@@ -51,6 +51,7 @@ def page_of(
         record.get("refit", {}) if problem.refit else None,
         importance,
         problem.evaluation.weights,
+        record.get("settings", {}).get("ap", {}),
     )
     return run_report(result)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
+
+import torch
 
 from rankwise.metrics import Evaluation
 from rankwise.problems.importance import Importance
@@ -39,6 +41,7 @@ class RunResult:
         facts, details: what was run, for the end of the page.
         importance: of the columns, if it was measured.
         weights: which were taken, see `EvaluationOptions`.
+        members: AP on the validation part of each model that was mixed, the network first; empty if none were.
     """
 
     name: str
@@ -53,6 +56,7 @@ class RunResult:
     refit: Mapping[str, Any] | None = None
     importance: Importance | None = None
     weights: Literal["best", "last"] = "best"
+    members: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def over(self) -> bool:
@@ -163,7 +167,33 @@ def _results(result: RunResult) -> Section:
     exact = Listing(
         "Exact definitions", "\n\n".join(f"{name}: {text}" for name, text in evaluation.definitions.items())
     )
-    return Section("Result", "", (table, exact))
+    return Section("Result", _expectations(result), (table, exact))
+
+
+def _expectations(result: RunResult) -> str:
+    """Say how exact the figure is at the size of the part, and which of the mixed models did best by itself."""
+    inspection, evaluation = result.inspection, result.inspection.evaluation
+    text, bounds, lists = "", evaluation.intervals.get(result.metric), len(evaluation.query_ids)
+    if bounds is not None and bounds[0] == bounds[0]:
+        counted = f"{lists:,} {plural(inspection.list_word, lists)}"
+        if lists == 1:
+            labels = inspection.look(torch.zeros(1, dtype=torch.int64)).labels
+            relevant = int((labels > 0).sum())
+            counted = f"{relevant:,} relevant {plural(inspection.item_word, relevant)} of {labels.numel():,}"
+        text = (
+            f"Measured on {counted}: at this size the interval is {bounds[1] - bounds[0]:.3f} wide, and half of that "
+            "takes about four times as many. Two models that differ by less are told apart pair by pair only: "
+            "rankwise compare."
+        )
+    if result.members:
+        (name, own), *others = result.members.items()
+        other, best = max(others, key=lambda each: each[1])
+        won = "did better" if own > best else "did not do better"
+        text += (
+            f" On the validation data the {name}, trained with {result.loss}, {won} by itself than the best logistic "
+            f"regression, which is cross entropy: AP {own:.3f} against {best:.3f} ({other})."
+        )
+    return text.strip()
 
 
 def _training(result: RunResult) -> Section:

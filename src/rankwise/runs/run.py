@@ -36,7 +36,7 @@ SCORES_AT_ONCE = 1 << 23
 # Rows of a table, and images or sparse rows, that are scored between two reports of progress.
 ROWS_AT_ONCE, IMAGES_AT_ONCE = 1 << 16, 256
 # Entries of the record that training adds.
-RESULTS = ("steps", "settings", "calibration", "refit", "baselines")
+RESULTS = ("cut_seed", "steps", "settings", "calibration", "refit", "baselines")
 
 
 @dataclass
@@ -356,7 +356,7 @@ class Run:
         """Return a part of the run's own data: "train", "validation" or "test"."""
         if name not in self._parts:
             _, split = self.problem.read({})
-            cut = self.problem.cut(split, int(self.record["seed"]))
+            cut = self.problem.cut(split, int(self.record.get("cut_seed", self.record["seed"])))
             self._parts = {each: cut.part(each) for each in ("train", "validation", "test")}
         return self._parts[name]
 

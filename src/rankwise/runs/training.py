@@ -27,7 +27,7 @@ from rankwise.training.history import Log
 __all__ = ["Watcher", "continue_run", "train", "train_seeds"]
 
 
-class _Silent:
+class Silent:
     """A watcher that shows nothing."""
 
     def reads(self, path: Path, share: float) -> None: ...
@@ -74,14 +74,14 @@ def train(
         torch.Size([5])
     """
     options = {"label": label, "query": query, "positive": positive, "task": task}
-    loaded = _resolve(problem, {name: value for name, value in options.items() if value is not None})
+    loaded = resolve_problem(problem, {name: value for name, value in options.items() if value is not None})
     if len(loaded.seeds) > 1:
         raise ValueError(f"seeds: expected one, got {len(loaded.seeds)}; rankwise.train_seeds trains several")
     sources = {"train": train, "validation": validation, "test": test}
     return train_seeds(loaded, sources=sources, out=out, resume=resume, watcher=watcher)[0]
 
 
-def _resolve(problem: Problem[Any, Any] | str | Path, options: dict[str, str]) -> Problem[Any, Any]:
+def resolve_problem(problem: Problem[Any, Any] | str | Path, options: dict[str, str]) -> Problem[Any, Any]:
     """Return the problem itself, the one of a recipe, or the one inferred from data."""
     if isinstance(problem, str | Path) and is_data(problem):
         return infer_problem(problem, **options).problem
@@ -98,6 +98,7 @@ def train_seeds(
     resume: bool = False,
     watcher: Watcher | None = None,
     begin: Run | None = None,
+    cut_seed: int | None = None,
 ) -> list[Run]:
     """Train a problem with each of its seeds, evaluate the chosen weights on the test part, write everything down.
 
@@ -113,11 +114,12 @@ def train_seeds(
             run is refused.
         watcher: receives the progress.
         begin: a run to go on from, see `continue_run`.
+        cut_seed: cut the parts of the data with this seed in all runs; by default each is cut with its own.
 
     Returns:
         One `Run` per seed.
     """
-    watcher = watcher or _Silent()
+    watcher = watcher or Silent()
     given = {name: source for name, source in (sources or {}).items() if source is not None}
     folders: dict[int, RunFolder | None] = dict.fromkeys(problem.seeds)
     if out is not None:
@@ -125,11 +127,7 @@ def train_seeds(
         folders = {seed: RunFolder(Path(out) / f"seed-{seed}" if several else out) for seed in problem.seeds}
         if not resume and (taken := [each.path for each in folders.values() if each is not None and each.exists]):
             raise FileExistsError(f"{taken[0]} holds a run; go on with --resume, or write elsewhere with --out")
-    data = {str(path): fingerprint(path) for path in problem.files()}
-    for name, source in given.items():
-        if isinstance(source, str | Path):
-            name, source = str(container(Path(source))), container(Path(source))
-        data[name] = fingerprint(source)
+    data = fingerprints(problem, given)
     fabric = make_fabric(problem.device)
     if begin is None and resume:
         begin = _begun_from(next(iter(folders.values())))
@@ -140,10 +138,30 @@ def train_seeds(
             schema, split = begin.schema, problem.read_with(begin.schema, given)
     return [
         _train_seed(
-            problem, schema, split, seed, folder, data, resume=resume, fabric=fabric, watcher=watcher, begin=begin
+            problem,
+            schema,
+            split,
+            seed,
+            folder,
+            data,
+            resume=resume,
+            fabric=fabric,
+            watcher=watcher,
+            begin=begin,
+            cut_seed=cut_seed,
         )
         for seed, folder in folders.items()
     ]
+
+
+def fingerprints(problem: Problem[Any, Any], given: Mapping[str, Any]) -> dict[str, str]:
+    """Return the fingerprints of the files of a problem and of given sources, by path or name of the part."""
+    data = {str(path): fingerprint(path) for path in problem.files()}
+    for name, source in given.items():
+        if isinstance(source, str | Path):
+            name, source = str(container(Path(source))), container(Path(source))
+        data[name] = fingerprint(source)
+    return data
 
 
 def continue_run(
@@ -171,7 +189,8 @@ def continue_run(
     recipe = {"task": begin.problem.kind, **begin.problem.model_dump(mode="json"), "seeds": [begin.record["seed"]]}
     problem = make_problem(recipe, changes)
     sources = {"train": train, "validation": validation, "test": test}
-    return train_seeds(problem, sources=sources, out=out, watcher=watcher, begin=begin)[0]
+    cut_seed = begin.record.get("cut_seed")
+    return train_seeds(problem, sources=sources, out=out, watcher=watcher, begin=begin, cut_seed=cut_seed)[0]
 
 
 def _begun_from(folder: RunFolder | None) -> Run | None:
@@ -210,9 +229,10 @@ def _train_seed(
     fabric: Fabric,
     watcher: Watcher,
     begin: Run | None,
+    cut_seed: int | None,
 ) -> Run:
     with ExitStack() as lock:
-        return _train_locked(problem, schema, split, seed, folder, data, resume, fabric, watcher, lock, begin)
+        return _train_locked(problem, schema, split, seed, folder, data, resume, fabric, watcher, lock, begin, cut_seed)
 
 
 def _train_locked(
@@ -227,9 +247,14 @@ def _train_locked(
     watcher: Watcher,
     lock: ExitStack,
     begin: Run | None,
+    cut_seed: int | None,
 ) -> Run:
     weights = None if begin is None else begin.model.state_dict()
-    cut = problem.cut(split, seed)
+    if folder is not None and folder.exists and resume:
+        cut_seed = folder.read_record().get("cut_seed", cut_seed)
+    cut = problem.cut(split, seed if cut_seed is None else cut_seed)
+    # Whoever opens the run later cuts the data alike.
+    own_cut = {} if cut_seed is None else {"cut_seed": cut_seed}
     writer = folder if fabric.is_global_zero else None
     checkpoints = None if folder is None else folder.checkpoints(problem.checkpoints.keep)
     start: dict[str, Any] | None = None
@@ -252,7 +277,7 @@ def _train_locked(
                     raise FileExistsError(f"{writer.path}: expected no run, got one that another training wrote since")
             if start is None:
                 begun_from = {} if begin is None else _origin_of(begin)
-                writer.write_start(problem, schema, seed, data, **begun_from)
+                writer.write_start(problem, schema, seed, data, **begun_from, **own_cut)
             writer.update_record(steps=steps)
             losses = None if start is None else start["history"]["losses"].tolist()
             logs.extend(open_logs(problem, writer.path, losses))
@@ -283,7 +308,7 @@ def _train_locked(
         on_step=on_step,
         on_evaluation=on_evaluation,
     )
-    model, record = fitted.model, make_record(problem, seed, data)
+    model, record = fitted.model, make_record(problem, seed, data) | own_cut
     settings = problem.complete_model(model, cut)
     # A model that is refitted has seen the validation part; what is learned there is learned before.
     calibration = problem.calibrate(model, cut.part("validation"))

@@ -23,6 +23,7 @@ from rankwise.checks import check_choice
 from rankwise.deprecation import renamed_argument
 from rankwise.metrics import average_precision
 from rankwise.models.mixing import fit_sigmoid
+from rankwise.sklearn.advice import advise
 from rankwise.sklearn.base import Floats, RankingEstimator
 from rankwise.sklearn.portfolio import Portfolio, Rows
 from rankwise.sklearn.problems import OneList, hold_out
@@ -66,6 +67,7 @@ class APClassifier(ClassifierMixin, RankingEstimator):  # type: ignore[misc]
         n_features_in_, feature_names_in_: what `fit` saw; names where X has them, as a pandas or polars frame does.
         columns_left_out_: of a frame, the columns that tell nothing, with the reason for each.
         learners_: of a portfolio, the name, out-of-fold AP and mixing weight (the mean over classes) of each learner.
+        advice_: of a portfolio, in sentences: how exact its out-of-fold AP is, and which loss suited the network.
         n_iter_: optimiser steps taken; of a portfolio, those of the network that took most.
         history_: of "network" and "linear", step, loss and AP of the held-out rows at each look.
 
@@ -154,6 +156,7 @@ class APClassifier(ClassifierMixin, RankingEstimator):  # type: ignore[misc]
         mean = torch.stack([mix.shares for mix in self._portfolio.mixes]).mean(0).numpy()
         learners = zip(self._portfolio.names, self._portfolio.quality, mean, strict=True)
         self.learners_ = [{"learner": name, "ap": float(ap), "weight": float(weight)} for name, ap, weight in learners]
+        self.advice_ = advise(self.learners_, int(rows.labels.sum()) if rows.labels.shape[1] == 1 else None)
 
     @available_if(_takes_more_rows)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> APClassifier:

@@ -29,7 +29,10 @@ from rankwise.sklearn.problems import OneList
 from rankwise.sklearn.scorer import Members
 from rankwise.sklearn.table import bound, scaler_of
 
-__all__ = ["Portfolio", "Rows"]
+__all__ = ["NETWORKS", "Portfolio", "Rows"]
+
+# Names of the networks, which differ in their loss.
+NETWORKS = ("network, cross entropy", "network, ranking loss")
 
 Floats = NDArray[np.float64]
 View = Literal["scaled", "binned"]
@@ -246,8 +249,8 @@ class Portfolio:
         entries = [
             Entry("logistic regression", "scaled", Bag(_LOGISTIC)),
             Entry("extra trees", "scaled", Bag(_EXTRA_TREES)),
-            Entry("network, cross entropy", "scaled", networks(LOSSES.get("cross-entropy").create())),
-            Entry("network, ranking loss", "scaled", networks(self._loss)),
+            Entry(NETWORKS[0], "scaled", networks(LOSSES.get("cross-entropy").create())),
+            Entry(NETWORKS[1], "scaled", networks(self._loss)),
         ]
         if not sparse.issparse(X):
             entries.append(Entry("histogram boosting", "scaled", Bag(_BOOSTING)))
