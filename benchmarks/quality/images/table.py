@@ -38,29 +38,30 @@ def write_table(plan: Plan, results: Results) -> str:
 
 
 def write_figures(plan: Plan, results: Results) -> list[str]:
-    """Return the table of figures: mean and spread over seeds."""
+    """Return the table of figures, mean and spread over seeds; settings are named where there was a choice."""
+    choices = any(len(row.tries) > 1 for row in plan.rows)
+    heads = ["method", "variant", *(("setting", "tried") if choices else ()), "seeds", *plan.metrics, "validation"]
     lines = [
-        "| method | variant | setting | tried | seeds | " + " | ".join(plan.metrics) + " | validation |",
-        "|---|---|---|--:|--:|" + "--:|" * (len(plan.metrics) + 1),
+        f"| {' | '.join(heads)} |",
+        "|---|---|" + ("---|--:|" if choices else "") + "--:|" * (len(plan.metrics) + 2),
     ]
     finished = finished_runs(plan, results)
     for row in plan.rows:
         trials = finished.get(row, [])
-        setting = chosen_setting(plan, results, row)
-        tried = "-" if len(row.tries) == 1 else f"{len(results.tried(row.name, plan.variant))} of {len(row.tries)}"
-        if not trials:
-            lines.append(
-                f"| {row.name} | {row.variant} | {setting or '-'} | {tried} | 0 |{' - |' * (len(plan.metrics) + 1)}"
-            )
-            continue
-        figures = [_mean_and_spread(results, trials, name) for name in (*plan.metrics, "validation")]
-        lines.append(f"| {row.name} | {row.variant} | {setting} | {tried} | {len(trials)} | {' | '.join(figures)} |")
-    return [
-        *lines,
-        "",
-        "In percent, mean and standard deviation over seeds. tried: settings of the method run to choose one on "
-        "validation, and how many there are. A dash: not run, nothing to choose.",
-    ]
+        cells = [row.name, row.variant]
+        if choices:
+            alone = len(row.tries) == 1
+            tried = "-" if alone else f"{len(results.tried(row.name, plan.variant))} of {len(row.tries)}"
+            cells += [chosen_setting(plan, results, row) or "-", tried]
+        figures = [_mean_and_spread(results, trials, name) if trials else "-" for name in (*plan.metrics, "validation")]
+        lines.append(f"| {' | '.join([*cells, str(len(trials)), *figures])} |")
+    note = "In percent, mean and standard deviation over seeds."
+    if choices:
+        note += (
+            " tried: settings of the method run to choose one on validation, and how many there are. A dash: not run, "
+            "nothing to choose."
+        )
+    return [*lines, "", note]
 
 
 def draw_plan(plan: Plan, results: Results) -> str | None:
