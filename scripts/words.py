@@ -127,6 +127,7 @@ VERBS = frozenset(
         "test",
         "train",
         "turn",
+        "tune",
         "update",
         "warn",
         "wrap",
