@@ -93,7 +93,7 @@ class Study:
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Mark this process as at work for the other processes, inside the context."""
+        """Register this process as at work for the other processes, inside the context."""
         with self._lock_of(self.worker):
             yield
 
