@@ -93,7 +93,7 @@ class Study:
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Register this process as at work for the other processes, inside the context."""
+        """Record this process as at work for the other processes, inside the context."""
         with self._lock_of(self.worker):
             yield
 
