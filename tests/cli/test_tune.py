@@ -68,13 +68,13 @@ def test_without_optuna_it_says_how_to_get_it(capsys, table, monkeypatch):
 
 
 @pytest.mark.slow
-def test_ctrl_c_keeps_the_trials_and_the_same_command_goes_on(capsys, table):
+def test_a_request_to_end_keeps_the_trials_and_the_same_command_goes_on(capsys, table):
     arguments = ["tune", "rows.csv", *SHORT, "--out", "kept", "--seeds", "2"]
     program = Program(main, [*arguments, "--minutes", "60"])
     until = time.monotonic() + PATIENCE
     while "trial 1: " not in program.written()[1] and time.monotonic() < until:
         time.sleep(0.1)
-    program.send_signal(signal.SIGINT)
+    program.send_signal(signal.SIGTERM)
     _, err = program.communicate(PATIENCE)
     assert program.returncode == 130, err
     assert "stopped; kept keeps the trials; the same command goes on" in err
