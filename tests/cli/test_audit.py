@@ -62,7 +62,7 @@ def test_the_audit_answers_every_question_and_writes_its_page(capsys, monkeypatc
     assert "of each list with AUPRCLoss(prior=0.17)" in " ".join(out.split())
     assert sorted(os.listdir(tmp_path)) == ["audit.html", "data"]
     page = (tmp_path / "audit.html").read_text(encoding="utf-8")
-    assert page.count('<figure class="card">') == 4
+    assert page.count('<figure class="card">') == 5
     assert "the features of the file" in page
 
 

@@ -165,7 +165,9 @@ class LongTail(Problem[ImageSchema, ImagePart]):
 
         result = _with_groups(self._by_class(scores, part, bootstrap), class_groups(model.get_buffer(COUNTS)))
         return Inspection(
-            _with_multiclass_auc(result, scores, part.labels) if "auroc" in self.measured else result,
+            _with_multiclass_auc(result, scores, part.labels)
+            if "auroc" in self.measured and part.labels.ndim == 1
+            else result,
             "class",
             "image",
             "precision",
