@@ -123,7 +123,7 @@ def _check_labels(labels: Tensor, *, has_lists: bool) -> Iterator[_Said]:
     if labels.is_floating_point() and not bool(torch.isfinite(labels).all()):
         yield "error", f"{_count(int((~torch.isfinite(labels)).sum()), 'label')} that are not finite", "mend the labels"
         return
-    binary = bool(torch.isin(values, torch.tensor([0, 1], dtype=values.dtype)).all())
+    binary = bool(torch.isin(values.double(), torch.tensor([0.0, 1.0], dtype=torch.float64)).all())
     positives = int((labels > 0).sum())
     if len(values) > MANY_GRADES:
         shown = f"labels: {len(values)} different numbers from {values[0].item():g} to {values[-1].item():g}"

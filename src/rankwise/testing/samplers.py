@@ -14,7 +14,7 @@ __all__ = ["check_sampler"]
 WORLD_SIZES = (1, 2, 3)
 
 
-def check_sampler(build: Callable[..., SeededBatchSampler], *, items: int) -> None:
+def check_sampler(build: Callable[..., SeededBatchSampler], *, items: int, even_shares: bool = True) -> None:
     """Check a batch sampler against the contract; raise AssertionError at the first breach.
 
     The contract: batches hold distinct indices of the data set; they depend on seed and epoch only, and on nothing
@@ -24,7 +24,9 @@ def check_sampler(build: Callable[..., SeededBatchSampler], *, items: int) -> No
     Args:
         build: makes the sampler, `build(seed=..., rank=..., world_size=...)`. An epoch needs at least two batches of
             at least three items, and enough items that two orders are never equal by chance.
-        items: how many items the data set holds.
+        items: number of items of the data set.
+        even_shares: whether the shares of the processes differ by one item at most; False for samplers that keep lists
+            on one process.
 
     Example:
         >>> from functools import partial
@@ -36,7 +38,7 @@ def check_sampler(build: Callable[..., SeededBatchSampler], *, items: int) -> No
     _check_determinism(build)
     _check_epochs(build)
     _check_resume(build)
-    _check_shares(build)
+    _check_shares(build, even_shares)
     _check_loader(build, items)
 
 
@@ -93,7 +95,7 @@ def _check_resume(build: Callable[..., SeededBatchSampler]) -> None:
         _require(list(resumed) == following, f"resumed after batch {done}: the epoch after it differs")
 
 
-def _check_shares(build: Callable[..., SeededBatchSampler]) -> None:
+def _check_shares(build: Callable[..., SeededBatchSampler], even: bool) -> None:
     whole = list(build(seed=0, rank=0, world_size=1))
     for world_size in WORLD_SIZES:
         ranks = [list(build(seed=0, rank=rank, world_size=world_size)) for rank in range(world_size)]
@@ -103,7 +105,9 @@ def _check_shares(build: Callable[..., SeededBatchSampler]) -> None:
             joined = sorted(index for share in shares for index in share)
             _require(joined == sorted(batch), f"{world_size} ranks do not make up batch {number}")
             sizes = [len(share) for share in shares]
-            _require(max(sizes) - min(sizes) <= 1, f"{world_size} ranks share batch {number} unevenly: {sizes}")
+            _require(
+                not even or max(sizes) - min(sizes) <= 1, f"{world_size} ranks share batch {number} unevenly: {sizes}"
+            )
 
 
 def _check_loader(build: Callable[..., SeededBatchSampler], items: int) -> None:
