@@ -32,6 +32,12 @@ ONLY_CHECKED = {
     "pip install .": "the project is installed already",
     "pip install '.[demo]'": "the project is installed already",
     "pip install '.[train,vision]'": "the project is installed already",
+    "pip install 'rankwise[train,data,report,tune]'": "the project is installed already",
+    "rankwise tune cells.csv --label cancer --trials 40": "takes long; tests/cli/test_tune.py runs fewer trials",
+    "rankwise train runs/cells-tuned/best.yaml": "tests/cli/test_tune.py trains it",
+    "rankwise tune cells.yaml --minutes 30 --space 'optimiser.learning_rate=log:1e-4:1e-1' --space "
+    "'model.dropout=linear:0:0.5' --space 'batches.size=choice:[64, 256]' --space 'loss=choice:[soprc, cross-entropy]' "
+    "--space 'model.hidden=fixed'": "takes long; tests/cli/test_tune.py runs fewer trials",
     "rankwise demo": "takes long; tests/cli/test_cli.py runs it with --quick",
     "rankwise simulate --csv simulation.csv": "takes long; tests/cli/test_audit.py runs it with --quick",
     "rankwise train ml-1m 'data={train: ml-100k, test: 0.2}' --out runs/ml-100k": "no such data here",
