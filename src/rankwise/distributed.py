@@ -79,7 +79,7 @@ def list_owners(ids: NDArray[np.int64], ranks: int) -> NDArray[np.int64]:
 
     Example:
         >>> list_owners(np.arange(6), 2)
-        array([0, 0, 1, 0, 1, 0])
+        array([0, 0, 1, 0, 0, 1])
     """
     # Mixed, so that ids with a common factor are spread over all ranks.
     mixed = ids.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(33)

@@ -99,7 +99,9 @@ def test_the_list_of_what_is_only_checked_holds_nothing_else():
 @pytest.mark.parametrize("command", ONLY_CHECKED)
 def test_what_is_only_checked_could_run(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "cells.yaml").write_text("{task: tabular, data: {train: cells.csv}}")
+    (tmp_path / "runs" / "cells-tuned").mkdir(parents=True)
+    for recipe in ("cells.yaml", "runs/cells-tuned/best.yaml"):
+        (tmp_path / recipe).write_text("{task: tabular, data: {train: cells.csv}}")
     if command.startswith("pip install"):
         asked = re.findall(r"[\w]+", command.partition("[")[2])
         assert set(asked) <= set(PYPROJECT["project"]["optional-dependencies"])
