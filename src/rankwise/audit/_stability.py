@@ -260,8 +260,8 @@ class ListStability:
         on average, with the numbers n+ and n- of a batch. G, the longest gradient that is possible, is taken from the
         trainings, and is thus rather too small. AP losses are at most 1, so a bound of 1 or more says nothing.
         """
-        found = self.of(name)
-        moved = zip(found.positives, found.negatives, found.length, found.steepest, strict=True)
+        distance = self.of(name)
+        moved = zip(distance.positives, distance.negatives, distance.length, distance.steepest, strict=True)
         return tuple(
             steepest * length * (self.positives * positive + self.negatives * negative)
             for positive, negative, length, steepest in moved

@@ -179,9 +179,9 @@ def _bare(title: str, values: list[float]) -> Axis:
 
 
 def _table(inspection: Inspection, query: int, nearest: Neighbours) -> Table:
-    found = zip(nearest.columns[0].tolist(), nearest.scores[0].tolist(), nearest.labels[0].tolist(), strict=True)
+    items = zip(nearest.columns[0].tolist(), nearest.scores[0].tolist(), nearest.labels[0].tolist(), strict=True)
     rows = tuple(
         (f"{index}. {inspection.item_name(query, column)}", f"{score:.3f}", "✓" if label > 0 else "-")
-        for index, (column, score, label) in enumerate(found, start=1)
+        for index, (column, score, label) in enumerate(items, start=1)
     )
     return Table((f"nearest to {inspection.list_name(query)}", "cosine", "same class"), rows)
