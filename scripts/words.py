@@ -107,6 +107,7 @@ VERBS = frozenset(
         "say",
         "scale",
         "score",
+        "search",
         "set",
         "shift",
         "show",

@@ -1,4 +1,4 @@
-"""How far a measured metric may lie from the true one at the size of a part, before anything is measured."""
+"""Expected intervals of metrics at the size of a part, before anything is measured."""
 
 from __future__ import annotations
 

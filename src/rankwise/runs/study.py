@@ -93,7 +93,7 @@ class Study:
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Let the other processes know, while entered, that this one is at work."""
+        """Show the other processes, while entered, that this one is at work."""
         with self._lock_of(self.worker):
             yield
 

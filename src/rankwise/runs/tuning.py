@@ -51,10 +51,10 @@ class TuneWatcher(Watcher, Protocol):
     """Receives the progress of a tuning: that of each training, and the trials."""
 
     def trial_begins(self, number: int, options: Mapping[str, Any]) -> None:
-        """A trial starts."""
+        """Note the start of a trial."""
 
     def trial_ends(self, trial: Trial, best: Trial | None, done: int) -> None:
-        """A trial is over; `best` is the best so far and `done` the number of all that are over."""
+        """Note the end of a trial; `best` is the best so far and `done` the number of all that are over."""
 
 
 class _Silent(Silent):
