@@ -282,7 +282,7 @@ def test_of_several_parts_those_to_measure_on_are_told_how_exact_they_are():
 
 
 def test_lists_are_told_how_exact_a_mean_over_them_is():
-    part = make(1000, lists=100, labels=torch.arange(1000) % 20 == 0)  # a positive row in every other list
+    part = make(1000, lists=100, labels=(torch.arange(1000) % 20 == 0).long())  # a positive row in every other list
     assert expected(part) == [
         "50 lists with a positive row, of which a test part of 20 % gets about 10: the mean of a metric there has a "
         "95 % interval of at most ± 0.31"

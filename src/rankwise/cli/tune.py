@@ -34,7 +34,7 @@ def tune(
     seeds: int,
     options: Mapping[str, str | None],
 ) -> None:
-    """Tune, and print the results, which are in the folder `out`.
+    """Run a tuning and print the results, which are in the folder `out`.
 
     Args:
         what, changes, options: see `rankwise.cli.train.train`.
