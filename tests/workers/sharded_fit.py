@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 import torch
+import torch.distributed
 from lightning_fabric import Fabric
 from lightning_fabric.strategies import ModelParallelStrategy
 from torch.distributed.fsdp import fully_shard
@@ -46,6 +47,7 @@ def fit_sharded(
     again = fit_with(eights(loss), EIGHTS, steps=24, every=12, fabric=fabric, start=start, **options)
     if rank == 0:
         torch.save({"straight": straight.model.state_dict(), "again": again.model.state_dict()}, f"{folder}/weights.pt")
+    torch.distributed.barrier()
 
 
 def refuse_sharded(rank: int, world: int, environments: list[dict[str, str]], folder: str) -> None:
@@ -59,3 +61,5 @@ def refuse_sharded(rank: int, world: int, environments: list[dict[str, str]], fo
         except ValueError as problem:
             said.append(str(problem))
     torch.save(said, f"{folder}/said-{rank}.pt")
+    # The first rank holds the store of the process group: it must not end while another still uses it.
+    torch.distributed.barrier()
