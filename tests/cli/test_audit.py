@@ -57,7 +57,7 @@ def test_the_audit_answers_every_question_and_writes_its_page(capsys, monkeypatc
     assert err == ""
     assert "\x1b" not in out
     assert max(map(len, out.splitlines())) <= 80
-    titles = ["Bias of mini-batches", "Stability of the losses", "Stability of training", "Bounds"]
+    titles = ["Bias of mini-batches", "Stability of the losses", "Stability of training", "Bounds", "Generalisation"]
     assert [line for line in out.splitlines() if line in titles] == titles
     assert "of each list with AUPRCLoss(prior=0.17)" in " ".join(out.split())
     assert sorted(os.listdir(tmp_path)) == ["audit.html", "data"]
