@@ -6,7 +6,7 @@ from target import fuzz, instrumented
 
 with instrumented():
     from rankwise.problems import load_problem, make_problem
-    from rankwise.problems.kinds import library
+    from rankwise.problems.load import library
     from rankwise.runs import RunFolder
 
 SEEDS = [

@@ -14,7 +14,7 @@ with instrumented():
         read_letor_comments,
         read_table,
     )
-    from rankwise.data.groups import read_group_sizes
+    from rankwise.data.columns import read_group_sizes
 
 ARFF = b"@relation r\n@attribute loud numeric\n@attribute sad {0,1}\n@attribute fast {0,1}\n@data\n"
 SEEDS = [

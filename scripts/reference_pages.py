@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 from typer.models import ArgumentInfo, OptionInfo, ParameterInfo
 
 from rankwise.cli.app import app
-from rankwise.problems.kinds import KINDS, problem_class
+from rankwise.problems.load import KINDS, problem_class
 from rankwise.problems.problem import LossChoice, Problem
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"

@@ -1,4 +1,4 @@
-"""Run the numeric tests as other CPUs run them: `python scripts/test_cpus.py [--quick] [--workers N] [PATH ...]`.
+"""Run the numeric tests as other CPUs run them: `python scripts/test_cpus.py [--quick] [--setting NAME] [PATH ...]`.
 
 How sums, products and exponentials are rounded depends on the instruction set and on the number of threads. Each of the
 `SETTINGS` holds the libraries to older instructions or to a number of threads. They read these variables when they are
@@ -13,6 +13,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -108,14 +109,16 @@ class Outcome:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Run the numeric tests as other CPUs run them.")
     parser.add_argument("--quick", action="store_true", help="only the most fragile files, and only as with AVX2")
+    parser.add_argument("--setting", action="append", choices=SETTINGS, help="only this one; may be repeated")
     parser.add_argument("--workers", type=int, default=1, help="processes that share the tests of a setting")
     parser.add_argument("paths", nargs="*", help="tests to run instead")
     given = parser.parse_args()
-    settings = {"AVX2": SETTINGS["AVX2"]} if given.quick else SETTINGS
+    names = given.setting or (["AVX2"] if given.quick else SETTINGS)
     paths = given.paths or (FRAGILE if given.quick else NUMERIC)
     usual, failures = probe({}), []
     print(f"{'setting':<20}{'passed':>8}{'failed':>8}{'skipped':>8}{'seconds':>9}  other bits")
-    for name, variables in settings.items():
+    for name in names:
+        variables = SETTINGS[name]
         outcome = run_tests(variables, paths, given.workers)
         other = [library for library, bits in probe(variables).items() if bits != usual[library]]
         counts = f"{outcome.passed:>8}{outcome.failed:>8}{outcome.skipped:>8}{outcome.seconds:>9.0f}"
@@ -131,7 +134,10 @@ def run_tests(variables: Mapping[str, str], paths: Sequence[str], workers: int =
     if workers > 1:
         command += ["-n", str(workers), "--dist", "worksteal"]
     began = time.perf_counter()
-    done = subprocess.run(command, cwd=ROOT, env=_environment(variables), capture_output=True, text=True)
+    # torch.compile would take code from its cache that was compiled for other instructions.
+    with tempfile.TemporaryDirectory() as cache:
+        environment = _environment(variables) | {"TORCHINDUCTOR_CACHE_DIR": cache}
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     seconds = time.perf_counter() - began
     last = done.stdout.splitlines()[-1] if done.stdout else ""
     counts = {word: int(count) for count, word in re.findall(r"(\d+) (passed|failed|skipped|errors?)\b", last)}

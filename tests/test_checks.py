@@ -29,6 +29,39 @@ def test_other_things_are_refused_as_tensors(value):
         checks.check_tensor("scores", value)
 
 
+@pytest.mark.parametrize(
+    "array, kind",
+    [
+        (np.array([1, None]), "ndarray of object"),
+        (np.array(["2026-01-01"], dtype="datetime64[D]"), r"ndarray of datetime64\[D\]"),
+        (np.array([1.0], dtype=np.longdouble), f"ndarray of {np.dtype(np.longdouble)}"),
+    ],
+)
+def test_arrays_of_other_things_are_refused_by_their_type(array, kind):
+    with pytest.raises(TypeError, match=f"scores: expected a tensor or an array of numbers, got {kind}$"):
+        checks.check_tensor("scores", array)
+
+
+@pytest.mark.parametrize("name", ["scores", "labels"])
+def test_masked_items_of_an_array_are_refused_not_counted(name):
+    array = np.ma.array([1.0, 0.0, 1.0], mask=[True, False, False])
+    with pytest.raises(ValueError, match=f"{name}: expected an array without masked items, got 1; pass mask="):
+        checks.check_tensor(name, array)
+
+
+def test_tensors_without_dense_values_are_refused():
+    with pytest.raises(TypeError, match=r"scores: expected a dense tensor, got one of torch\.sparse_coo"):
+        checks.check_tensor("scores", torch.ones(3).to_sparse())
+
+
+def test_numbers_of_numpy_are_numbers():
+    assert checks.check_positive("tau", np.float32(0.5)) == 0.5
+    assert checks.check_share("prior", np.float64(0.5)) == 0.5
+    for bad in (np.bool_(True), np.complex64(1)):
+        with pytest.raises(TypeError, match="tau: expected a number"):
+            checks.check_positive("tau", bad)
+
+
 def test_non_finite_values_are_counted_and_located():
     with pytest.raises(ValueError, match="scores: expected finite numbers, got 2 NaN or infinite of 4, first at 1, 3"):
         checks.check_finite("scores", torch.tensor([0.0, NAN, 1.0, -INF]))

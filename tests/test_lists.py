@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankwise.lists import compact, count, pack, reduce_lists
+from benchmarks.device.pretend import PretendDevice
+from rankwise import checks
+from rankwise.lists import (
+    ItemMask,
+    compact,
+    count,
+    few_masked,
+    find_chosen,
+    pack,
+    put_back,
+    reduce_lists,
+    split_sides,
+    surely_all,
+    take,
+)
 
 INT64 = torch.iinfo(torch.int64)
 ragged = st.lists(
@@ -22,6 +38,14 @@ def items_of(packed):
         for row, position in enumerate(block.positions.tolist()):
             held[int(packed.ids[position])] = block.scores[row][block.mask[row]].tolist()
     return held
+
+
+def test_lists_cannot_be_changed_as_what_was_derived_from_them_is_kept():
+    packed = pack(torch.tensor([[2.0, 1.0]]), torch.tensor([[1, 0]]))
+    for each in (packed, packed.blocks[0], split_sides(packed.blocks[0])):
+        for field in dataclasses.fields(each):
+            with pytest.raises(dataclasses.FrozenInstanceError):
+                setattr(each, field.name, None)
 
 
 @given(ragged)
@@ -158,3 +182,76 @@ def test_lists_lie_in_memory_row_by_row_however_they_came():
     for other in (scores.T.contiguous().T, scores[:1].expand(4, 3)):
         assert pack(other, torch.ones(4, 3)).blocks[0].scores.is_contiguous()
     assert pack(scores, torch.ones(4, 3), lists="columns").blocks[0].scores.is_contiguous()
+
+
+def test_one_list_takes_one_value_with_or_without_an_axis():
+    packed = pack([0.1, 0.2], [0, 1])
+    assert packed.per_list("group_ids", 5).tolist() == [5]
+    assert packed.per_list("group_ids", [5]).tolist() == [5]
+    with pytest.raises(ValueError, match="group_ids: expected the shape of one value per list"):
+        packed.per_list("group_ids", [5, 6])
+
+
+def test_arguments_after_the_labels_have_to_be_named():
+    with pytest.raises(TypeError, match="positional"):
+        pack([0.1, 0.2], [0, 1], [3, 3])
+
+
+@pytest.mark.parametrize("float64, bits", [(True, 53), (False, 24)])
+def test_whole_numbers_are_taken_as_long_as_floats_hold_them_exactly(float64, bits, monkeypatch):
+    monkeypatch.setattr(checks, "_WITHOUT_FLOAT64", set() if float64 else {"cpu"})
+    for sign in (1, -1):
+        largest = sign * (2**bits - 1)
+        assert int(pack(torch.tensor([largest]), [0]).blocks[0].scores) == largest
+        with pytest.raises(ValueError, match=rf"whole numbers below 2\^{bits} in size"):
+            pack(torch.tensor([largest + sign]), [0])
+
+
+def test_an_accelerator_finds_the_items_of_the_cpu():
+    chosen = torch.tensor([[True, False, True], [False, False, True], [False, False, False]])
+    index, mask = find_chosen(chosen)
+    assert index.shape == mask.shape == (3, 2)  # no wider than the longest list asks for
+    with PretendDevice() as device:
+        there, positions = device.put(chosen), device.put(torch.arange(3).expand(3, 3))
+        device.reset()
+        wide_index, wide_mask = find_chosen(there)
+        items = take(positions, wide_index)
+        assert put_back(items, wide_index, 3) is items
+        assert not device.stops
+        assert not device.operations  # not even a kernel
+        for rows, columns in ((index, mask), (items.cpu(), wide_mask.cpu())):
+            assert [row[kept].tolist() for row, kept in zip(rows, columns, strict=True)] == [[0, 2], [2], []]
+        assert count(there).tolist() == [2, 1, 0]
+        assert not surely_all(there)
+        assert [side.tolist() for side in compact(there)] == [side.tolist() for side in (index, mask)]
+
+
+def test_few_are_at_most_one_of_16_in_a_large_block():
+    assert few_masked(2**13, 2**17)
+    assert not few_masked(2**13 + 1, 2**17)
+    assert not few_masked(0, 2**17 - 1)
+
+
+@pytest.mark.parametrize("masked", [0, 3, 9000])
+def test_a_mask_of_items_hides_the_same_ones_however_it_was_given(masked):
+    """Few are hidden in the differences of each chunk of lists, many are written before."""
+    shape = (4, 2**15)
+    index = torch.randperm(4 * 2**15, generator=torch.Generator().manual_seed(masked))[:masked].sort().values
+    kept = torch.ones(shape, dtype=torch.bool)
+    kept.view(-1)[index] = False
+    others = torch.arange(4.0 * 2**15).view(shape)
+    anchors = torch.tensor([[1.0, 2.0]]).expand(4, 2)
+    expected = anchors[:, :, None] - others.masked_fill(~kept, -torch.inf)[:, None]
+    for mask in (ItemMask(kept), ItemMask.at(index.numpy(), shape)):
+        assert torch.equal(mask.mask, kept)
+        filled = mask.fill(others)
+        for lists in (slice(0, 1), slice(1, 4)):
+            found = mask.hide(anchors[lists, :, None] - filled[lists, None], lists)
+            assert torch.equal(found, expected[lists])
+
+
+def test_no_mask_hides_nothing():
+    none = ItemMask(None)
+    assert none.mask is None
+    assert none.fill(torch.ones(1, 2)).tolist() == [[1, 1]]
+    assert none.hide(torch.zeros(1, 1, 2), slice(0, 1)).tolist() == [[[0, 0]]]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from rankwise.lists import pack
-from rankwise.ranks import Positives, RankedLists, rank
+from rankwise.ranks import Positives, RankedLists, narrow, rank
 
 
 def random_lists(seed=0, *, tied=True):
@@ -94,3 +94,37 @@ def test_result_is_made_once():
     made = []
     assert ranked.once("name", lambda: made.append(1) or len(made)) == 1
     assert ranked.once("name", lambda: made.append(1) or len(made)) == 1
+
+
+@pytest.mark.parametrize("ties", ["average", "pessimistic", "stable"])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("width", [1, 2, 5, 40, 200])
+def test_the_first_items_are_those_of_the_whole_order(width, masked, ties):
+    """Few of many are found without sorting all; those tied with the last of them come along where ties are groups."""
+    generator = torch.Generator().manual_seed(width)
+    scores = torch.randint(40, (6, 200), generator=generator).float()
+    mask = torch.rand(6, 200, generator=generator) < 0.6 if masked else torch.ones(6, 200, dtype=torch.bool)
+    block = pack(scores, torch.randint(2, (6, 200), generator=generator), mask=mask).blocks[0]
+    whole = rank(block, ties)
+    index, valid = rank(block, ties).first(width)
+    for row in range(6):
+        found, order = index[row][valid[row]].tolist(), whole.order[row][whole.mask[row]].tolist()
+        assert found[:width] == order[:width]
+        last = scores[row, order[min(width, len(order)) - 1]]
+        if ties == "average":
+            assert {item for item in order if scores[row, item] >= last} <= set(found)
+        assert found == order[: len(found)]
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.float64, torch.float16, torch.bool])
+def test_narrow_values_are_the_same_numbers(dtype):
+    values = torch.tensor([0, 1, 1]).to(dtype)
+    assert narrow(values).dtype == torch.float32
+    assert narrow(values).tolist() == values.tolist()
+    assert narrow(values[:0]).numel() == 0
+
+
+@pytest.mark.parametrize("value", [2**24 + 1, 2**53 - 1, 1 + 2.0**-40])
+def test_what_float32_cannot_hold_is_not_narrowed(value):
+    values = torch.tensor([value, 1], dtype=torch.float64 if isinstance(value, float) else torch.int64)
+    assert narrow(values).tolist() == values.tolist()

@@ -7,6 +7,7 @@ from threading import Thread
 import pytest
 import torch
 
+from benchmarks.device.pretend import PretendDevice
 from rankwise.sorting import Descending, argsort, sort_values
 
 
@@ -50,8 +51,9 @@ def two_threads():
 
 
 def test_many_rows_are_sorted_by_several_threads(two_threads, monkeypatch):
-    started = []
+    started, joined = [], []
     monkeypatch.setattr(Thread, "start", lambda self, start=Thread.start: (started.append(self), start(self)))
+    monkeypatch.setattr(Thread, "join", lambda self, join=Thread.join: (joined.append(self), join(self)))
     random = torch.Generator().manual_seed(0)
     values = torch.randn(3, 1_400_000, generator=random)
     wanted = values.sort(dim=1).values
@@ -60,3 +62,22 @@ def test_many_rows_are_sorted_by_several_threads(two_threads, monkeypatch):
     assert torch.equal(sort_values(values, in_place=True), wanted)
     assert torch.equal(values, wanted)
     assert len(started) == 3
+    assert joined == started
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
+def test_an_accelerator_sorts_equally(dtype):
+    values = torch.randint(-4, 5, (3, 20), generator=torch.Generator().manual_seed(0)).to(dtype)
+    mask = torch.rand(3, 20, generator=torch.Generator().manual_seed(1)) < 0.8
+    falling = Descending(values, mask)
+    with PretendDevice() as device:
+        there, kept = device.put(values), device.put(mask)
+        assert sort_values(there).tolist() == sort_values(values).tolist()
+        assert argsort(there, kept).tolist() == argsort(values, mask).tolist()
+        assert Descending(there, kept).indices().tolist() == falling.indices().tolist()
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.float16])
+def test_values_of_every_dtype_are_sorted(dtype):
+    values = torch.tensor([[3, -1, 2]]).to(dtype)
+    assert torch.equal(sort_values(values), torch.tensor([[-1, 2, 3]]).to(dtype))

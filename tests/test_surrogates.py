@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 
@@ -26,7 +28,19 @@ ALL = [
     Logistic(0.7),
     PiecewiseStep(0.4),
 ]
+# Surrogates and their pieces are keys of caches.
+VALUES = [*ALL, OneSidedHuber(0.3).pieces, Slope(Sigmoid(0.3))]
 GRID = torch.linspace(-3, 3, 6001, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("surrogate", VALUES, ids=lambda each: type(each).__name__)
+def test_surrogates_are_values_that_cannot_be_changed(surrogate):
+    same = dataclasses.replace(surrogate)
+    assert same == surrogate
+    assert hash(same) == hash(surrogate)
+    for field in dataclasses.fields(surrogate):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(same, field.name, getattr(surrogate, field.name))
 
 
 def test_huber_lies_above_and_tanh_below_the_indicator():
@@ -89,3 +103,21 @@ def test_margin_of_a_hinge_may_be_0_but_not_less(margin):
     assert Hinge(0.0).value(torch.tensor([-2.0, 0.0, 1.0])).tolist() == [2, 0, 0]
     with pytest.raises(ValueError, match="margin: expected a finite number >= 0, got"):
         Hinge(margin)
+
+
+@pytest.mark.parametrize("surrogate", ALL)
+def test_curvature_is_0_at_kinks(surrogate):
+    kinks = {
+        OneSidedHuber: [0.0, 0.3],
+        Hinge: [getattr(surrogate, "margin", 0.0)],
+        SquaredHinge: [1.0],
+        OneSidedTanh: [0.0],
+        PiecewiseStep: [-0.4, 0.4],
+    }.get(type(surrogate), [])
+    assert not surrogate.curvature(torch.tensor(kinks, dtype=torch.float64)).any()
+
+
+@pytest.mark.parametrize("build", [Hinge, SquaredHinge, Sigmoid, Logistic, PiecewiseStep])
+def test_a_width_that_is_not_given_is_1(build):
+    assert build() == build(1.0)
+    assert torch.equal(build().value(GRID.clone()), build(1.0).value(GRID.clone()))

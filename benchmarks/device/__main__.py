@@ -1,33 +1,37 @@
 """`python -m benchmarks.device [--out FILE]`: stops and kernels of a step of each main loss, as a table.
 
 A stop is a read by the host that waits for all work given to the device before it. Kernels are operations that launch
-at least one. Both are counted on the pretend device of `pretend.py`, forward and backward pass together.
+at least one. Both are counted on the pretend device of `pretend.py`, forward and backward pass together, for our losses
+and for the plain versions of `plain.py`.
 """
 
 from __future__ import annotations
 
 import argparse
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from benchmarks.device.cases import CASES
+from benchmarks.device.plain import PLAIN
 from benchmarks.device.pretend import DEVICE, PretendDevice
 
 _HEAD = """Stops: how often the host waits for the device in a step, forward and backward pass; "new ids": in the step
-after one with new ids. Kernels: operations that launch at least one. Counted by
+after one with new ids. Kernels: operations that launch at least one. Plain: kernels of the same loss in plain torch
+without checks and ids (`benchmarks/device/plain.py`), and ours divided by them. Counted by
 `python -m benchmarks.device --out {name}` on a pretend device, so that no accelerator is needed and the numbers do not
 depend on the machine.
 
-| loss | stops | stops, new ids | kernels |
-| --- | --: | --: | --: |
+| loss | stops | stops, new ids | kernels | plain | ratio |
+| --- | --: | --: | --: | --: | --: |
 """
 
 
-def count(name: str) -> tuple[int, int, int]:
-    """Return stops in steady state, the most stops with new ids, and kernels in steady state of one of the cases."""
-    build, batch = CASES[name]
+def count(build: Callable[[], Any], batch: Callable[[int], Any]) -> tuple[int, int, int]:
+    """Return stops in steady state, the most stops with new ids, and kernels in steady state of a loss."""
     with PretendDevice() as pretend:
         loss = build().to(DEVICE)
         most = stops = 0
@@ -49,8 +53,12 @@ def main() -> None:
     torch.set_num_threads(1)
     lines = []
     for name in CASES:
-        stops, most, kernels = count(name)
-        lines.append(f"| {name} | {stops} | {most} | {kernels} |")
+        stops, most, kernels = count(*CASES[name])
+        plain, ratio = "", ""
+        if name in PLAIN:
+            *_, others = count(*PLAIN[name])
+            plain, ratio = str(others), f"{kernels / others:.2f}"
+        lines.append(f"| {name} | {stops} | {most} | {kernels} | {plain} | {ratio} |")
         print(lines[-1], flush=True)
     if options.out is not None:
         text = _HEAD.format(name=options.out.as_posix()) + "\n".join(lines) + "\n"

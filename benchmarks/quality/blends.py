@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 import rankwise as rw
 from benchmarks.find import find_data
-from rankwise.data import InteractionPart, SparsePart, SparseRows
+from rankwise.data import InteractionPart, SparsePart, SparseRows, Split
 from rankwise.metrics import Evaluation, compare
 from rankwise.models import EASE, Blend, Ridge
 from rankwise.problems import MultiLabel, Problem, Recommendation
@@ -34,6 +34,12 @@ LAMBDAS = (200.0, 300.0, 500.0, 1000.0)
 RIDGES = (0.3, 0.6, 1.0, 2.0)
 PENALTIES = (0.3, 1.0, 3.0, 10.0)
 Row = tuple[str, Evaluation, float]
+# One-vs-rest classifiers by name, given C.
+LINEAR: dict[str, Callable[[float], Any]] = {
+    "one-vs-rest logistic regression": lambda penalty: LogisticRegression(C=penalty, solver="liblinear"),
+    "one-vs-rest linear SVM": lambda penalty: LinearSVC(C=penalty),
+}
+Parts = Run | Split[Any]
 
 ABOUT = {
     "ml-100k": "MovieLens-100K, a fifth of each user's films for the test (`rankwise train ml-1m "
@@ -95,10 +101,10 @@ def compare_rows(name: str) -> Iterator[Row]:
         yield fit_ease(problem, run)
 
 
-def fit_ease(problem: Problem[Any, Any], run: Run) -> Row:
+def fit_ease(problem: Problem[Any, Any], parts: Parts) -> Row:
     """Return EASE as its paper has it, lambda by validation."""
     began = time.process_time()
-    train, validation = run.part("train"), run.part("validation")
+    train, validation = parts.part("train"), parts.part("validation")
 
     def fitted(part: InteractionPart, regularisation: float) -> EASE:
         return EASE(part.known.width, regularisation=regularisation).fit(part.known.to_torch())
@@ -108,13 +114,13 @@ def fit_ease(problem: Problem[Any, Any], run: Run) -> Row:
 
     best = max(LAMBDAS, key=judged)
     model = fitted(train.join(validation), best)
-    return f"EASE, lambda {best:g}", problem.evaluate(model, run.part("test")), time.process_time() - began
+    return f"EASE, lambda {best:g}", problem.evaluate(model, parts.part("test")), time.process_time() - began
 
 
-def fit_ridge(problem: Problem[Any, Any], run: Run) -> Row:
+def fit_ridge(problem: Problem[Any, Any], parts: Parts) -> Row:
     """Return ridge regression on rows of length 1, lambda by validation."""
     began = time.process_time()
-    train, validation = run.part("train"), run.part("validation")
+    train, validation = parts.part("train"), parts.part("validation")
 
     def fitted(part: SparsePart, regularisation: float) -> Ridge:
         model = Ridge(part.features.width, part.labels.width, regularisation=regularisation)
@@ -125,7 +131,7 @@ def fit_ridge(problem: Problem[Any, Any], run: Run) -> Row:
 
     best = max(RIDGES, key=judged)
     model = fitted(train.join(validation), best)
-    return f"ridge, lambda {best:g}", problem.evaluate(model, run.part("test")), time.process_time() - began
+    return f"ridge, lambda {best:g}", problem.evaluate(model, parts.part("test")), time.process_time() - began
 
 
 class Scores(nn.Module):
@@ -144,9 +150,9 @@ def unit(features: Tensor) -> Tensor:
     return torch.nn.functional.normalize(features, dim=1)
 
 
-def one_vs_rest(problem: Problem[Any, Any], run: Run) -> Iterator[Row]:
+def one_vs_rest(problem: Problem[Any, Any], parts: Parts, names: Sequence[str] = tuple(LINEAR)) -> Iterator[Row]:
     """Yield a linear classifier for each label, C by validation."""
-    train, validation = run.part("train"), run.part("validation")
+    train, validation = parts.part("train"), parts.part("validation")
 
     def fitted(make: Callable[[float], Any], part: SparsePart, penalty: float) -> Scores:
         labels: SparseRows = part.labels
@@ -154,11 +160,8 @@ def one_vs_rest(problem: Problem[Any, Any], run: Run) -> Iterator[Row]:
         model.fit(csr_matrix(unit(part.features.dense()).numpy()), csr_matrix(labels.dense().numpy()))
         return Scores(model.decision_function)
 
-    makers: dict[str, Callable[[float], Any]] = {
-        "one-vs-rest logistic regression": lambda penalty: LogisticRegression(C=penalty, solver="liblinear"),
-        "one-vs-rest linear SVM": lambda penalty: LinearSVC(C=penalty),
-    }
-    for name, make in makers.items():
+    for name in names:
+        make = LINEAR[name]
         began = time.process_time()
         values = {
             penalty: problem.evaluate(fitted(make, train, penalty), validation).means[problem.metric]
@@ -166,7 +169,7 @@ def one_vs_rest(problem: Problem[Any, Any], run: Run) -> Iterator[Row]:
         }
         best = max(values, key=values.__getitem__)
         model = fitted(make, train.join(validation), best)
-        yield f"{name}, C {best:g}", problem.evaluate(model, run.part("test")), time.process_time() - began
+        yield f"{name}, C {best:g}", problem.evaluate(model, parts.part("test")), time.process_time() - began
 
 
 def table(name: str) -> list[str]:

@@ -139,8 +139,9 @@ PROBLEMS: dict[str, tuple[Any, Callable[[int], Split[Part]]]] = {
     ),
     "mammography": (
         Tabular(
-            model={"scaling": "none", "regressions": None},
+            model={"scaling": "none", "ensemble": None},
             refit=False,
+            optimiser={"weight_decay": 0.0},
             batches={"size": 256, "positives": 16},
             metrics=("ap",),
         ),

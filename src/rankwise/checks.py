@@ -6,21 +6,27 @@ Each error names the argument, what was expected and what came.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, NoReturn, ParamSpec, TypeVar
+from typing import Any, ClassVar, NoReturn, ParamSpec, TypeVar
+from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch._subclasses import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
 
 from rankwise.registry import nearest
 
 __all__ = [
     "ExactModule",
+    "NumberedModule",
+    "check_between",
     "check_choice",
     "check_count",
     "check_finite",
@@ -38,9 +44,12 @@ __all__ = [
     "first_order_only",
     "full_precision",
     "has_single_items",
-    "outside_graphs",
+    "in_graphs",
+    "is_traced",
+    "on_host",
     "outside_inference_mode",
     "pending_checks",
+    "read_later",
     "refuse_single_items",
     "run_deferred_checks",
     "send",
@@ -49,21 +58,35 @@ __all__ = [
     "with_float64",
 ]
 
-# Conditions on an accelerator that the host has yet to read, each with the action if it is true. None outside of
-# `deferred_checks`: the host reads each condition at once.
-_PENDING: ContextVar[list[tuple[Tensor, Callable[[], None]]] | None] = ContextVar("pending", default=None)
+
+class _Checks(list[tuple[Tensor, Callable[[list[float]], None]]]):
+    """Numbers that the host has yet to read, each with the function that gets them.
+
+    While torch.compile traces a loss there is nothing to read: `refuse` adds the check of a condition to the graph.
+    """
+
+    refuse: Callable[[Tensor], None] | None = None
+
+
+# None outside of `deferred_checks`: the host reads each condition at once.
+_PENDING: ContextVar[_Checks | None] = ContextVar("pending", default=None)
+# Conditions of more elements are reduced on the device before the host reads them.
+_MOST_READ = 4096
 
 
 @contextmanager
-def deferred_checks() -> Iterator[None]:
+def deferred_checks(refuse: Callable[[Tensor], None] | None = None) -> Iterator[None]:
     """Collect the checks of tensors on an accelerator, so that the host synchronises once for all of them.
 
-    They run at the end of the context, or earlier by `run_deferred_checks()`.
+    They run at the end of the context, or earlier by `run_deferred_checks()`. For traced tensors `refuse` gets the
+    condition that any check fails.
     """
     if _PENDING.get() is not None:
         yield
         return
-    token = _PENDING.set([])
+    checks = _Checks()
+    checks.refuse = refuse
+    token = _PENDING.set(checks)
     try:
         yield
         run_deferred_checks()
@@ -76,25 +99,62 @@ def pending_checks() -> object:
     return _PENDING.get()
 
 
-def check_later(condition: Tensor, action: Callable[[], None]) -> None:
-    """Call `action` if the boolean `condition` is true: at once on the CPU, else with the deferred checks."""
+def read_later(values: Tensor, use: Callable[[list[float]], None]) -> None:
+    """Call `use` with the elements of a tensor: at once on the CPU, else with the deferred checks."""
     pending = _PENDING.get()
-    if pending is not None and condition.device.type != "cpu":
-        pending.append((condition, action))
-    elif bool(condition):
-        action()
+    if pending is not None and not on_host(values):
+        pending.append((values, use))
+    else:
+        use(values.reshape(-1).tolist())
+
+
+def check_later(condition: Tensor, action: Callable[[], None]) -> None:
+    """Call `action` if any element of the boolean `condition` is true: at once on the CPU, else with the others."""
+    if on_host(condition):
+        if bool(condition.any()):
+            action()
+        return
+    if condition.numel() > _MOST_READ:
+        condition = condition.any()
+
+    def decide(values: list[float]) -> None:
+        if any(values):
+            action()
+
+    read_later(condition, decide)
+
+
+def check_between(values: Tensor, low: float, high: float, action: Callable[[], None]) -> None:
+    """Call `action` unless all values lie between two bounds; NaN does not."""
+    if not values.numel():
+        return
+    if is_traced(values):
+        check_later(~((values >= low) & (values <= high)).all(), action)
+        return
+
+    def decide(ends: list[float]) -> None:
+        if not low <= ends[0] <= high:
+            action()
+
+    for end in torch.aminmax(values.detach()):
+        if on_host(end):
+            decide([end.item()])
+        else:
+            read_later(end, decide)
 
 
 def run_deferred_checks() -> None:
     """Run the checks collected so far, in their order. Call this before any state is written."""
     pending = _PENDING.get()
     if pending:
-        actions = [action for _, action in pending]
-        values = torch.stack([condition for condition, _ in pending]).tolist()
+        checks = list(pending)
         pending.clear()
-        for action, value in zip(actions, values, strict=True):
-            if value:
-                action()
+        parts = [values.reshape(-1) for values, _ in checks]
+        if pending.refuse is not None:
+            return pending.refuse(torch.cat(parts).any())
+        read = iter(torch.cat(parts).tolist())
+        for part, (_, use) in zip(parts, checks, strict=True):
+            use(list(itertools.islice(read, len(part))))
 
 
 def check_tensor(name: str, value: object) -> Tensor:
@@ -109,40 +169,54 @@ def check_tensor(name: str, value: object) -> Tensor:
             "call losses and metrics outside of them, and take gradients by torch.autograd.grad"
         )
     if isinstance(value, Tensor):
+        if value.layout != torch.strided or value.is_quantized:
+            raise TypeError(f"{name}: expected a dense tensor, got one of {value.layout} and {value.dtype}")
         return value
+    if isinstance(value, np.ma.MaskedArray) and value.mask.any():
+        raise ValueError(f"{name}: expected an array without masked items, got {int(value.mask.sum())}; pass mask=")
+    kind = type(value).__name__
     try:
         if hasattr(value, "__array__"):
             array = np.asarray(value)
+            kind = f"{kind} of {array.dtype}"
+            if not array.dtype.isnative:
+                array = array.astype(array.dtype.newbyteorder("="))
             # torch.from_numpy supports writable arrays without negative strides only.
             supported = array.flags.writeable and all(stride >= 0 for stride in array.strides)
             return torch.from_numpy(array if supported else array.copy())
         tensor = torch.as_tensor(value)
         return torch.as_tensor(value, dtype=torch.float64) if tensor.is_floating_point() else tensor
     except (TypeError, ValueError, RuntimeError):
-        raise TypeError(f"{name}: expected a tensor or an array of numbers, got {type(value).__name__}") from None
+        raise TypeError(f"{name}: expected a tensor or an array of numbers, got {kind}") from None
 
 
 def check_finite(name: str, values: Tensor, mask: Tensor | None = None) -> None:
     """Refuse NaN and infinite values; masked items may hold any."""
     if not values.is_floating_point():
         return
-    # A sum is finite only if every term is. If finite terms overflow, the slow path below decides.
-    wide = torch.float64 if values.dtype == torch.float64 else torch.float32
-    if mask is None and values.device.type == "cpu" and math.isfinite(values.detach().sum(dtype=wide).item()):
+    if on_host(values):
+        # A sum is finite only if every term is. If finite terms overflow, the slow path below decides.
+        wide = torch.float64 if values.dtype == torch.float64 else torch.float32
+        if mask is None and math.isfinite(values.detach().sum(dtype=wide).item()):
+            return
+        _refuse_unless_finite(name, values, mask)
         return
+    counted = values.detach() if mask is None else values.detach().masked_fill(~mask, 0)
+    largest = torch.finfo(values.dtype).max
+    check_between(counted, -largest, largest, partial(_refuse_unless_finite, name, values, mask))
+
+
+def _refuse_unless_finite(name: str, values: Tensor, mask: Tensor | None) -> None:
     bad = ~torch.isfinite(values.detach())
     if mask is not None:
         bad &= mask
-
-    def refuse() -> None:
+    if bool(bad.any()):
         first = [tuple(p) if len(p) > 1 else p[0] for p in bad.nonzero()[:3].tolist()]
         where = ", ".join(map(str, first))
         count = int(bad.sum())
         raise ValueError(
             f"{name}: expected finite numbers, got {count} NaN or infinite of {values.numel()}, first at {where}"
         )
-
-    check_later(bad.any(), refuse)
 
 
 def check_same_shape(name: str, value: Tensor, like: str, shape: Iterable[int]) -> None:
@@ -179,23 +253,38 @@ def check_labels(labels: Tensor, kind: str, mask: Tensor | None = None) -> None:
         return
     if labels.is_complex():
         raise TypeError(f"labels: expected numbers, got {labels.dtype}")
-    check_finite("labels", labels, mask)
-    if labels.device.type == "cpu" and _surely_right(labels, kind):
+    if on_host(labels):
+        check_finite("labels", labels, mask)
+        if not _surely_right(labels, kind):
+            _refuse_wrong_labels(labels, kind, mask)
         return
+    refuse = partial(_refuse_wrong_labels, labels, kind, mask)
+    if kind == "binary" and labels.is_floating_point():
+        check_later(_wrong_labels(labels, kind, mask).any(), refuse)
+        return
+    counted = labels if mask is None else labels.masked_fill(~mask, 0)
+    largest = torch.finfo(labels.dtype).max if labels.is_floating_point() else math.inf
+    check_between(counted, 0, 1 if kind == "binary" else largest, refuse)
+
+
+def _wrong_labels(labels: Tensor, kind: str, mask: Tensor | None) -> Tensor:
     wrong = (labels != 0) & (labels != 1) if kind == "binary" else labels < 0
-    if mask is not None:
-        wrong = wrong & mask
+    return wrong if mask is None else wrong & mask
 
-    def refuse() -> None:
-        expected = "0 or 1" if kind == "binary" else "grades of 0 or more"
-        first, hint = labels[wrong][0].item(), ""
-        if kind == "binary" and first != int(first):
-            hint = "; continuous labels need a threshold: labels > t"
-        elif kind == "binary":
-            hint = "; of several classes choose the positive one: labels == c; grades need a threshold: labels > 0"
-        raise ValueError(f"labels: expected {expected}, got {first:g} ({int(wrong.sum())} of {labels.numel()}){hint}")
 
-    check_later(wrong.any(), refuse)
+def _refuse_wrong_labels(labels: Tensor, kind: str, mask: Tensor | None) -> None:
+    if labels.is_floating_point():
+        _refuse_unless_finite("labels", labels, mask)
+    wrong = _wrong_labels(labels, kind, mask)
+    if not bool(wrong.any()):
+        return
+    expected = "0 or 1" if kind == "binary" else "grades of 0 or more"
+    first, hint = labels[wrong][0].item(), ""
+    if kind == "binary" and first != int(first):
+        hint = "; continuous labels need a threshold: labels > t"
+    elif kind == "binary":
+        hint = "; of several classes choose the positive one: labels == c; grades need a threshold: labels > 0"
+    raise ValueError(f"labels: expected {expected}, got {first:g} ({int(wrong.sum())} of {labels.numel()}){hint}")
 
 
 def _surely_right(labels: Tensor, kind: str) -> bool:
@@ -217,11 +306,11 @@ def check_ids(name: str, ids: object) -> Tensor:
 def check_k(k: int | None) -> int | None:
     if k is None:
         return None
-    if isinstance(k, bool) or not isinstance(k, int):
+    if isinstance(k, bool) or not isinstance(k, int | np.integer):
         raise TypeError(f"k: expected a whole number of at least 1 or None, got {k!r}")
     if k < 1:
         raise ValueError(f"k: expected a whole number of at least 1 or None (the whole list), got {k}")
-    return k
+    return int(k)
 
 
 def check_count(name: str, value: int, *, least: int = 1) -> int:
@@ -235,7 +324,7 @@ def check_count(name: str, value: int, *, least: int = 1) -> int:
 
 def check_share(name: str, value: float, *, open_end: bool = True) -> float:
     """Return `value` as a float; refuse numbers outside (0, 1), or outside (0, 1] with `open_end=False`."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise TypeError(f"{name}: expected a number between 0 and 1, got {value!r}")
     if not (0 < value < 1 or (value == 1 and not open_end)):
         raise ValueError(f"{name}: expected a number in (0, 1{')' if open_end else ']'}, got {value}")
@@ -243,7 +332,7 @@ def check_share(name: str, value: float, *, open_end: bool = True) -> float:
 
 
 def check_positive(name: str, value: float, *, zero: bool = False) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise TypeError(f"{name}: expected a number, got {value!r}")
     if not (value > 0 or (zero and value == 0)) or value == float("inf"):
         raise ValueError(f"{name}: expected a finite number {'>= 0' if zero else '> 0'}, got {value}")
@@ -320,7 +409,41 @@ def with_float64(values: Tensor) -> Tensor:
     return values.cpu() if values.device.type in _WITHOUT_FLOAT64 else values
 
 
-class ExactModule(nn.Module):
+def is_traced(values: Tensor) -> bool:
+    """Return whether torch.compile traces the tensor, which then has no values."""
+    return isinstance(values, FakeTensor | FunctionalTensor)
+
+
+def on_host(values: Tensor) -> bool:
+    """Return whether the host can read the values without waiting: on the CPU, and not traced."""
+    return values.device.type == "cpu" and not isinstance(values, FakeTensor | FunctionalTensor)
+
+
+class NumberedModule(nn.Module):
+    """Module with a number, by which operators in a compiled graph find it in `live`.
+
+    Attributes:
+        traceable: whether torch.compile can trace a call: it writes no state but that of tables (`IdTable`).
+    """
+
+    traceable: ClassVar[bool] = True
+    live: ClassVar[WeakValueDictionary[int, NumberedModule]] = WeakValueDictionary()
+    _numbers = itertools.count(1)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._enter()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._enter()
+
+    def _enter(self) -> None:
+        self._number = next(self._numbers)
+        self.live[self._number] = self
+
+
+class ExactModule(NumberedModule):
     """Module whose buffers keep their dtype under `half()` and `bfloat16()`.
 
     In half precision, updates of a moving average would round to nothing. On a device without float64 the buffers are
@@ -347,19 +470,17 @@ def full_precision(device_type: str) -> AbstractContextManager[object]:
     return nullcontext()
 
 
-def outside_graphs(function: Callable[P, R]) -> Callable[P, R]:
-    """Wrap a function so that torch.compile runs it eagerly, with one graph break before and one after it.
-
-    A loss checks its input, packs lists by their lengths and chooses methods by tensor values. Traced, each of these
-    would break the graph, into dozens of small graphs.
-    """
+def in_graphs(function: Callable[P, R]) -> Callable[P, R]:
+    """Wrap the forward method of a loss so that torch.compile can add it to a graph, see `rankwise.graphs`."""
 
     @functools.wraps(function)
     def call(*arguments: P.args, **options: P.kwargs) -> R:
         if torch.compiler.is_compiling():
-            # As a decorator, torch.compiler.disable would load the compiler with `import rankwise`.
-            run: Callable[P, R] = torch.compiler.disable(function)
-            return run(*arguments, **options)
+            from rankwise import graphs
+
+            add: Callable[..., Any] = graphs.add_loss
+            value: R = add(*arguments, **options)
+            return value
         return function(*arguments, **options)
 
     return call

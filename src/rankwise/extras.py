@@ -17,6 +17,8 @@ EXTRAS = {
     "jinja2": "report",
     "sklearn": "sklearn",
     "polars": "data",
+    "pyarrow": "data",
+    "fsspec": "remote",
     "bm25s": "text",
     "sentence_transformers": "text",
     "PIL": "vision",

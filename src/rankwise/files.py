@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["write_whole"]
+__all__ = ["write_blocks", "write_whole"]
 
 # Endings of the tables that we write.
 TABLE_SUFFIXES = (".csv", ".parquet", ".jsonl")
@@ -13,10 +14,16 @@ TABLE_SUFFIXES = (".csv", ".parquet", ".jsonl")
 
 def write_whole(path: Path, content: bytes | memoryview) -> None:
     """Write a file so that the whole of it appears, or what was there before stays, even if the machine stops."""
+    write_blocks(path, [content])
+
+
+def write_blocks(path: Path, blocks: Iterable[bytes | memoryview]) -> None:
+    """Write a file as `write_whole` does, from blocks of which one is in memory at a time."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with open(temporary, "wb") as file:
-            file.write(content)
+            for block in blocks:
+                file.write(block)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)

@@ -23,9 +23,12 @@ from rankwise.checks import (
     check_later,
     check_same_shape,
     check_tensor,
+    is_traced,
+    on_host,
     send,
     widen,
 )
+from rankwise.sorting import filled, numbers
 
 __all__ = [
     "EMPTY_POLICIES",
@@ -33,14 +36,17 @@ __all__ = [
     "Lists",
     "PackedLists",
     "Sides",
+    "anchors_that_count",
     "compact",
     "count",
     "few_masked",
     "find_chosen",
     "pack",
+    "put_back",
     "reduce_lists",
     "split_sides",
     "surely_all",
+    "take",
 ]
 
 # Masked items are written one by one if at most 1 of 16 elements is masked, and the block has at least 2^17 elements.
@@ -79,7 +85,9 @@ class Lists:
 
     @cached_property
     def size(self) -> Tensor:
-        return count(self.mask)
+        if not self.full:
+            return count(self.mask)
+        return filled(self.mask.shape[:1], self.mask.shape[1], torch.int64, self.mask.device)
 
     @cached_property
     def full(self) -> bool:
@@ -90,11 +98,13 @@ class Lists:
         return self.labels if self.labels.dtype == torch.bool else self.labels == 1
 
     @cached_property
-    def positives(self) -> tuple[Tensor, Tensor]:
+    def positives(self) -> tuple[Tensor | None, Tensor]:
         return find_chosen(self.relevant)
 
     @cached_property
     def negatives(self) -> ItemMask:
+        if self.full:
+            return ItemMask(~self.relevant, self.relevant)
         return ItemMask(self.mask ^ self.relevant)
 
     @cached_property
@@ -102,9 +112,9 @@ class Lists:
         """Return a cache for what losses derive from labels, mask and weights alone."""
         return {}
 
-    def with_scores(self, scores: Tensor) -> Lists:
+    def with_scores(self, scores: Tensor, previous_scores: Tensor | None = None, *, cosines: bool = False) -> Lists:
         """Return the same lists with other scores (Q, L); what was derived from labels, mask and weights is kept."""
-        lists = replace(self, scores=scores, previous_scores=None, cosines=False)
+        lists = replace(self, scores=scores, previous_scores=previous_scores, cosines=cosines)
         for name, value in vars(self).items():
             lists.__dict__.setdefault(name, value)
         return lists
@@ -221,7 +231,7 @@ def pack(
     check_finite("scores", scores, mask)
     if weights is not None:
         check_finite("weights", weights, mask)
-        check_later((weights < 0).any(), partial(_refuse_weights, weights))
+        check_later(weights < 0, partial(_refuse_weights, weights))
         mask = weights > 0 if mask is None else mask & (weights > 0)
 
     items = _Items(scores, labels, mask, weights, sample_ids, previous_scores)
@@ -234,7 +244,7 @@ def pack(
     if query_ids is None:
         if scores.ndim == 2:
             return _one_block(items, None)
-        only_id = torch.zeros(1, dtype=torch.int64, device=scores.device)
+        only_id = numbers(1, scores.device)
         return _one_block(items.each(lambda t: t[None]), only_id)
 
     ids = send(check_ids("query_ids", query_ids), scores.device)
@@ -253,15 +263,31 @@ def _refuse_weights(weights: Tensor) -> None:
     raise ValueError(f"weights: expected numbers of 0 or more, got {weights.min().item():g}")
 
 
-def find_chosen(chosen: Tensor) -> tuple[Tensor, Tensor]:
+def find_chosen(chosen: Tensor) -> tuple[Tensor | None, Tensor]:
     """Return indices (Q, A) that include all `chosen` (Q, L) items, and the mask (Q, A) of those that are chosen.
 
     On the CPU the indices are those of `compact`. On an accelerator the host would have to synchronise to learn their
-    number, so all L indices are returned.
+    number, so all L items are returned, and None for their indices.
     """
-    if chosen.device.type == "cpu":
-        return compact(chosen)
-    return torch.arange(chosen.shape[1], device=chosen.device).expand(chosen.shape), chosen
+    return compact(chosen) if on_host(chosen) else (None, chosen)
+
+
+def take(values: Tensor, index: Tensor | None) -> Tensor:
+    """Return the values (Q, L) at the indices (Q, A), or all if these are None."""
+    return values if index is None else values.gather(1, index)
+
+
+def anchors_that_count(index: Tensor | None, mask: Tensor | None) -> Tensor | None:
+    """Return the mask (Q, A) of anchors for pair sums that get a weight of 0 in the padding later.
+
+    On an accelerator all items are anchors, and None saves the passes that set the sums of some to 0.
+    """
+    return None if index is None and mask is not None and not is_traced(mask) else mask
+
+
+def put_back(values: Tensor, index: Tensor | None, length: int) -> Tensor:
+    """Return the values (Q, A) at their indices in (Q, length), 0 elsewhere; the inverse of `take`."""
+    return values if index is None else values.new_zeros(len(values), length).scatter_add_(1, index, values)
 
 
 def compact(chosen: Tensor) -> tuple[Tensor, Tensor]:
@@ -280,7 +306,7 @@ def compact(chosen: Tensor) -> tuple[Tensor, Tensor]:
 
 def count(mask: Tensor) -> Tensor:
     """Count the True elements along the last axis. On the CPU numpy sums bytes several times faster than torch."""
-    if mask.device.type != "cpu":
+    if not on_host(mask):
         return mask.sum(-1)
     narrow = np.uint16 if mask.shape[-1] < 2**16 else np.int64
     return torch.as_tensor(mask.numpy().view(np.uint8).sum(-1, dtype=narrow).astype(np.int64))
@@ -291,7 +317,7 @@ def surely_all(mask: Tensor) -> bool:
 
     On the CPU numpy is several times faster than torch for the few elements of a batch.
     """
-    return mask.device.type == "cpu" and bool(mask.numpy().all())
+    return on_host(mask) and bool(mask.numpy().all())
 
 
 def reduce_lists(
@@ -317,10 +343,16 @@ def reduce_lists(
     if reduction == "none":
         fill = {"skip": float("nan"), "zero": 0.0, "one": 1.0, "error": 0.0}[empty]
         return torch.where(valid, values, fill)
-    filled = torch.where(valid, values, 1.0 if empty == "one" else 0.0)
-    counted = valid if empty in ("skip", "error") else torch.ones_like(valid)
-    share = counted.to(values.dtype) if weights is None else counted * weights.to(values.dtype)
-    total = (filled * share).sum()
+    kept = values.masked_fill(~valid, 1.0 if empty == "one" else 0.0)
+    if weights is None:
+        total, count = kept.sum(), valid.sum() if empty in ("skip", "error") else len(valid)
+        return (
+            total
+            if reduction == "sum"
+            else total / (count.clamp_min(1) if isinstance(count, Tensor) else max(1, count))
+        )
+    share = (valid if empty in ("skip", "error") else torch.ones_like(valid)) * weights.to(values.dtype)
+    total = (kept * share).sum()
     return total if reduction == "sum" else total / share.sum().clamp_min(torch.finfo(values.dtype).tiny)
 
 
@@ -332,7 +364,7 @@ def _refuse_lists(valid: Tensor) -> None:
 
 def _nonzero(chosen: Tensor) -> tuple[Tensor, Tensor]:
     """Return rows and columns of the True elements of (Q, L). On the CPU numpy is many times faster if they are few."""
-    if chosen.device.type != "cpu":
+    if not on_host(chosen):
         rows, columns = chosen.nonzero(as_tuple=True)
         return rows, columns
     row_indices, column_indices = np.divmod(np.flatnonzero(chosen.numpy()), max(1, chosen.shape[1]))
@@ -381,9 +413,9 @@ class _Items(NamedTuple):
 
 def _one_block(items: _Items, ids: Tensor | None) -> PackedLists:
     scores = items.scores
-    positions = torch.arange(len(scores), device=scores.device)
+    positions = numbers(len(scores), scores.device)
     if items.mask is None:
-        mask = torch.ones(scores.shape, dtype=torch.bool, device=scores.device)
+        mask = filled(scores.shape, True, torch.bool, scores.device)
         block = Lists(scores, items.labels, mask, items.weights, positions, items.sample_ids, items.previous_scores)
         block.__dict__["full"] = True
     else:
@@ -426,7 +458,7 @@ class Sides:
     """Positives and negatives of each list.
 
     Attributes:
-        index, mask: (Q, A) indices of the positives, and False in their padding.
+        index, mask: (Q, A) indices of the positives, and False in their padding; see `find_chosen`.
         share: (Q, A) weights of the positives, with a sum of 1 per list.
         negatives: mask of the negative items.
         positive_weight, negative_weight: (Q,) sums of item weights, at least the smallest normal number.
@@ -434,7 +466,7 @@ class Sides:
         padding: `mask`, or None when all lists have equally many positives.
     """
 
-    index: Tensor
+    index: Tensor | None
     mask: Tensor
     share: Tensor
     negatives: ItemMask
@@ -457,9 +489,9 @@ def split_sides(lists: Lists) -> Sides:
     index, mask = lists.positives
     if lists.weights is None:
         weights, positive = mask, mask.sum(1, dtype=dtype)
-        negative = lists.size - positive
+        negative = (lists.mask.shape[1] if lists.full else lists.size) - positive
     else:
-        weights = lists.weights.gather(1, index).to(dtype) * mask
+        weights = take(lists.weights, index).to(dtype) * mask
         positive, negative = weights.sum(1), (lists.weights * (lists.mask ^ lists.relevant)).sum(1).to(dtype)
     valid = torch.minimum(positive, negative) > 0
     positive = positive.clamp_min(tiny)
@@ -475,10 +507,11 @@ class ItemMask:
 
     Args:
         mask: (Q, L), False where an item is masked; None masks none.
+        masked: the opposite of `mask`, if it is known.
     """
 
-    def __init__(self, mask: Tensor | None) -> None:
-        self._given, self._shape = mask, (0, 0)
+    def __init__(self, mask: Tensor | None, masked: Tensor | None = None) -> None:
+        self._given, self._masked, self._shape = mask, masked, (0, 0)
 
     @classmethod
     def at(cls, index: np.ndarray, shape: tuple[int, int]) -> ItemMask:
@@ -499,7 +532,7 @@ class ItemMask:
     @cached_property
     def _index(self) -> np.ndarray | None:
         """Return the flat indices of the masked items if they are few, else None."""
-        if self._given is None or self._given.device.type != "cpu" or not few_masked(0, self._given.numel()):
+        if self._given is None or not on_host(self._given) or not few_masked(0, self._given.numel()):
             return None
         masked = ~self._given.numpy()
         return np.flatnonzero(masked) if few_masked(int(np.count_nonzero(masked)), masked.size) else None
@@ -508,7 +541,9 @@ class ItemMask:
         """Return the others (Q, L) with -inf for masked ones, or unchanged if few are masked."""
         if self._given is None or self._index is not None:
             return others
-        return torch.where(self._given, others, -torch.inf)
+        if on_host(others):
+            return torch.where(self._given, others, -torch.inf)
+        return others.masked_fill(~self._given if self._masked is None else self._masked, -torch.inf)
 
     def hide(self, difference: Tensor, lists: slice) -> Tensor:
         """Set the differences anchor - other (q, A, L) of few masked others to inf, in place."""

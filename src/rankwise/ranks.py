@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from rankwise.checks import check_choice, widen
+from rankwise.checks import check_choice, on_host, widen
 from rankwise.lists import Lists, compact, count, surely_all
 from rankwise.sorting import Descending, argsort, sort_values
 
@@ -119,7 +119,7 @@ class RankedLists:
     @cached_property
     def tied(self) -> bool:
         # On an accelerator True is always right, and the host does not synchronise.
-        return self.ties == "average" and (self._index.device.type != "cpu" or bool(self.has_ties.any()))
+        return self.ties == "average" and (not on_host(self._index) or bool(self.has_ties.any()))
 
     @cached_property
     def start(self) -> Tensor:
@@ -219,7 +219,7 @@ def rank(lists: Lists, ties: str = "average") -> RankedLists:
 
 def narrow(values: Tensor) -> Tensor:
     """Return the values as float32 if it represents them exactly, on the CPU: it sorts several times faster there."""
-    if values.device.type != "cpu":
+    if not on_host(values):
         return values if values.is_floating_point() else widen(values)
     if not values.is_floating_point() and int(values.max() if values.numel() else 0) < 2**24:
         return values.float()
@@ -255,7 +255,7 @@ class Positives:
     tied: Tensor
 
 
-def locate(keys: Tensor, own: Tensor, valid: Tensor, size: Tensor, *, pessimistic: bool = False) -> Positives:
+def locate(keys: Tensor, own: Tensor, valid: Tensor, size: Tensor, *, pessimistic: bool) -> Positives:
     """Compute the ranks of the relevant items by binary search among all items; only scores have to be sorted.
 
     Args:
@@ -297,7 +297,7 @@ def locate_dense(relevant: Tensor, weights: Tensor, start: Tensor, end: Tensor) 
 
 
 def _search(keys: Tensor, own: Tensor, *, right: bool) -> Tensor:
-    if len(keys) == 1 and keys.device.type == "cpu":
+    if len(keys) == 1 and on_host(keys):
         # numpy exploits that the searched values are sorted: several times faster for one long list.
         index = np.searchsorted(keys[0].numpy(), own[0].numpy(), side="right" if right else "left")
         return torch.from_numpy(index)[None]

@@ -1,21 +1,32 @@
-"""Stable sorts; on the CPU float32 values are packed with their index into int64 keys."""
+"""Device-specific fast paths: stable sorts, and constants.
+
+On the CPU a sort packs float32 values with their index into int64 keys. An accelerator computes each constant once,
+because it would take a kernel in every step."""
 
 from __future__ import annotations
 
+import functools
 import sys
+from collections.abc import Callable
 from threading import Thread
+from typing import ParamSpec
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch._guards import detect_fake_mode
 
-__all__ = ["Descending", "argsort", "sort_values"]
+from rankwise.checks import on_host, outside_inference_mode
+
+__all__ = ["Descending", "argsort", "filled", "numbers", "once_on_device", "sort_values"]
 
 # Least number of values per thread. With fewer, torch's own threads still spin on the cores.
 _VALUES_PER_THREAD = 2_000_000
 # A key holds a value in its upper 32 bits and its index in the lower.
 _INDEX_BITS = 0xFFFFFFFF
 _HIGH_HALF = 1 if sys.byteorder == "little" else 0
+
+P = ParamSpec("P")
 
 
 def argsort(values: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -74,7 +85,7 @@ class Descending:
 
 def sort_values(values: Tensor, *, in_place: bool = False) -> Tensor:
     """Sort along the last axis, ascending; on the CPU by numpy's vectorised sort, which can work `in_place`."""
-    if values.device.type != "cpu" or values.dtype not in (torch.float32, torch.float64, torch.int64):
+    if not on_host(values) or values.dtype not in (torch.float32, torch.float64, torch.int64):
         return torch.sort(values, dim=-1).values
     values = values.detach()
     array = (values.contiguous() if in_place else values.clone(memory_format=torch.contiguous_format)).numpy()
@@ -88,7 +99,7 @@ def _sortable(values: Tensor) -> Tensor:
 
 
 def _fits_packed(values: Tensor) -> bool:
-    return values.device.type == "cpu" and values.dtype == torch.float32 and values.shape[-1] < 2**31
+    return on_host(values) and values.dtype == torch.float32 and values.shape[-1] < 2**31
 
 
 def _sort_packed(values: Tensor, mask: Tensor | None) -> np.ndarray:
@@ -120,3 +131,34 @@ def _sort_rows(array: np.ndarray) -> None:
     first.sort()
     for helper in helpers:
         helper.join()
+
+
+def once_on_device(make: Callable[P, Tensor]) -> Callable[P, Tensor]:
+    """Wrap a function whose last argument is a device so that it returns a cached tensor on an accelerator.
+
+    Nobody may write to that tensor.
+    """
+    cached = functools.lru_cache(maxsize=256)(torch.no_grad()(outside_inference_mode(make)))
+
+    @functools.wraps(make)
+    def call(*arguments: P.args, **options: P.kwargs) -> Tensor:
+        device = arguments[-1]
+        assert isinstance(device, torch.device)
+        # Tensors that torch.compile traces have no values to keep.
+        if device.type == "cpu" or detect_fake_mode() is not None:
+            return make(*arguments, **options)
+        return cached(*arguments)
+
+    return call
+
+
+@once_on_device
+def numbers(count: int, device: torch.device) -> Tensor:
+    """Return 0, 1, 2, ... as int64, (count,)."""
+    return torch.arange(count, device=device)
+
+
+@once_on_device
+def filled(shape: tuple[int, ...], value: float, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return a tensor of one number."""
+    return torch.full(shape, value, dtype=dtype, device=device)

@@ -6,6 +6,7 @@ surrogates expose their pieces, so that sums over all pairs need only a sort (se
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,7 +15,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from rankwise.checks import check_choice, check_later, check_positive, wide_dtype, widen
+from rankwise.checks import check_between, check_choice, check_later, check_positive, wide_dtype, widen
+from rankwise.sorting import filled
 
 __all__ = [
     "GAINS",
@@ -97,11 +99,11 @@ class OneSidedHuber:
     def raw(self, x: Tensor) -> Tensor:
         # The smooth L1 loss around tau, which is 0 at tau; x beyond tau is clamped to it.
         x = x.clamp_max_(self.tau)
-        middle = x.new_full((), self.tau).expand_as(x)
+        middle = filled((), self.tau, x.dtype, x.device).expand_as(x)
         return torch.nn.functional.smooth_l1_loss(x, middle, reduction="none", beta=self.tau)
 
     def slope(self, x: Tensor) -> Tensor:
-        line = torch.add(x.new_full((), -2 / self.tau), x, alpha=2 / self.tau**2, out=x)
+        line = torch.add(filled((), -2 / self.tau, x.dtype, x.device), x, alpha=2 / self.tau**2, out=x)
         return line.clamp_(-2 / self.tau, 0.0)
 
     def curvature(self, x: Tensor) -> Tensor:
@@ -347,7 +349,7 @@ def describe_gain(gain: Gain) -> str:
 
 def _exp2(grades: Tensor) -> Tensor:
     if grades.numel():
-        check_later(grades.max() > _LARGEST_EXP2_GRADE, partial(_refuse_grades, grades))
+        check_between(grades, -math.inf, _LARGEST_EXP2_GRADE, partial(_refuse_grades, grades))
     return grades.to(wide_dtype(grades.device), copy=True).exp2_().sub_(1)
 
 

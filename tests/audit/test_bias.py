@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rankwise.audit import bias
 from rankwise.audit.pools import make_pools
-from rankwise.data.batch_bias import training_prior
+from rankwise.data.expectations import training_prior
 from rankwise.metrics import average_precision
 
 

@@ -11,7 +11,7 @@ from scipy import stats
 
 from rankwise.audit import simulate
 from rankwise.audit.simulation import DISTRIBUTIONS, RATES
-from rankwise.data.batch_bias import training_prior
+from rankwise.data.expectations import training_prior
 
 # The plain AP loss at 1 % and at 20 % positives, and 1 - AUPRC, as METHODS has them (from one draw of 100,000 scores).
 EXPECTED = {

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
+
 import numpy as np
 import pytest
+import torch
 
+from benchmarks.quality.suite.__main__ import KINDS
 from benchmarks.quality.suite.cells import Cell, Cells
 from benchmarks.quality.suite.report import report
 from benchmarks.quality.suite.tables import TABLES, load_table
+from rankwise.data import Part
 
 
 def test_cells_are_there_after_an_interruption(tmp_path):
@@ -50,3 +55,29 @@ def test_report_compares_on_the_same_cuts():
     assert rows["theirs"][5] == "0.90 |"
     assert rows["first"][3] == "+0.1000 (theirs)"
     assert rows["second"][3] == "-0.1000 (theirs)"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_halves_of_a_kind_share_no_data(kind):
+    module = importlib.import_module(f"benchmarks.quality.suite.{kind}")
+    assert module.OURS in module.CONTENDERS
+    development, confirmation = (set(module.data_sets(half)) for half in ("development", "confirmation"))
+    assert development
+    assert confirmation
+    assert not development & confirmation
+
+
+def test_few_queries_are_whole():
+    from benchmarks.quality.suite.search import _few
+
+    part = Part(torch.rand(40, 2), torch.zeros(40), torch.arange(40) // 4)
+    some, others = _few(part, 0.3, seed=0)
+    assert (len(some), len(others)) == (12, 28)
+    assert not set(some.query_ids.tolist()) & set(others.query_ids.tolist())
+
+
+def test_own_contenders_are_no_rivals():
+    means = {"NDCGRanker()": 0.5, "rankwise train": 0.9, "theirs": 0.4}
+    values = {name: np.full((2, 2), mean) for name, mean in means.items()}
+    text = report({name: (each, each) for name, each in values.items()}, ["a", "b"], ours="NDCGRanker()", metric="m")
+    assert text.count("+0.1000 (theirs)") == 2

@@ -24,8 +24,30 @@ def test_usable_data_end_with_0(capsys, table):
     assert err == ""
     assert "label 0 is 'no', 1 is 'yes' (column 'y')" in out
     assert re.search(r"^note +cells.csv: 200 rows, 2 features, one list$", out, re.MULTILINE)
-    assert "usable: 0 errors, 0 warnings, 3 notes" in out
+    assert "usable: 0 errors, 0 warnings, 4 notes" in out
     assert "\x1b" not in out
+
+
+def test_the_label_is_the_column_that_training_takes(capsys, tmp_path):
+    path = tmp_path / "cells.csv"
+    path.write_text(
+        "label,a,qid,flag\n" + "".join(f"{int(row < 30)},{row * 0.1},{row // 20},{row % 2}\n" for row in range(200))
+    )
+    assert main(["check-data", str(path)]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "labels in column 'label', queries in column 'qid'" in out
+    assert "0 (170 rows), 1 (30 rows); 15 % positive" in out
+    assert main(["check-data", str(path), "--label", "flag"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "labels in column 'flag'" in out
+    assert "50 % positive" in out
+
+
+def test_the_label_is_the_last_column_if_no_name_tells(capsys, tmp_path):
+    path = tmp_path / "cells.csv"
+    path.write_text(GOOD.replace("a,b,y", "a,b,c"))
+    assert main(["check-data", str(path)]) == 0
+    assert "labels in column 'c', no column of queries" in capsys.readouterr().out
 
 
 def test_errors_end_with_1_and_come_first(capsys, tmp_path, table):

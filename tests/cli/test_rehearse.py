@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from rankwise.cli import main
-from rankwise.problems.kinds import library
-from rankwise.problems.load import BadRecipe, load_about, load_problem
+from rankwise.data.rated_films import HISTORY
+from rankwise.problems.load import BadRecipe, library, load_about, load_problem
 from rankwise.rehearsal import LAYOUTS, make_data, rehearse
 from rankwise.rehearsal.measure import CLOCKS
 
@@ -18,7 +18,7 @@ TABLE = {
     "about": {"data": "made", "shape": {"layout": "table", "rows": 400, "features": 3, "positives": 40}},
     "task": "tabular",
     "data": {"train": "nothing.csv"},
-    "model": {"regressions": None},
+    "model": {"ensemble": None},
     "refit": False,
     "budget": {"steps": 500},
     "evaluation": {"every": 100},
@@ -33,6 +33,7 @@ PRODUCTS = {
     "model": {"dimensions": 8},
     "batches": {"classes": 16, "samples_per_class": 2},
     "budget": {"steps": 1000},
+    "refit": False,
 }
 FINDINGS = {
     "about": {"data": "made", "shape": {"layout": "findings", "images": [80, 20], "classes": 3, "pixels": [24, 24]}},
@@ -163,6 +164,50 @@ def test_every_recipe_of_the_library_states_what_it_is(name):
     assert (about.paper is None) == (about.expected is None)
     assert about.paper is None or about.differs
     load_problem(name)
+
+
+# By layout: small sizes instead of the true ones, and the rows, images or pairs that training and test then have.
+SMALL = {
+    "table": ({"rows": 60, "positives": 12}, 60, None),
+    "user-tables": ({"users": [6, 3, 4], "items": 5}, 30, 20),
+    "letor": ({"queries": [6, 3, 4], "documents": 5}, 30, 20),
+    "movielens": ({"users": 30, "items": 100, "pairs": 300}, None, None),  # as many for each user as the recipe says
+    "netflix": ({"users": 30, "items": 12, "pairs": 300}, 300, None),
+    "pair-lists": ({"users": 30, "items": 40, "pairs": 300}, 270, 30),
+    "extreme": ({"rows": [20, 10], "features": 50, "labels": 12, "words": 5, "own": 3}, 20, 10),
+    "texts": ({"rows": [20, 10], "vocabulary": 40, "labels": 12, "words": 9, "own": 3}, 20, 10),
+    "arff": ({"rows": [20, 10], "features": 50, "labels": 12, "words": 5, "own": 3}, 20, 10),
+    "arrays": ({"classes": [8, 4], "each": 5, "pixels": 9}, 40, 20),
+    "products": ({"images": [24, 12], "classes": [8, 4], "pixels": [16, 24]}, 24, 12),
+    "vehicles": ({"images": [24, 12], "classes": [8, 4], "pixels": [16, 24]}, 24, 12),
+    "species": ({"images": 80, "classes": 8, "pixels": [16, 24]}, 80, None),
+    "birds": ({"images": 80, "classes": 8, "pixels": [16, 24]}, 80, None),
+    "cars": ({"images": 80, "classes": 8, "pixels": [16, 24]}, 80, None),
+    "findings": ({"images": [24, 12], "classes": 3, "pixels": [16, 16]}, 24, 12),
+    "cifar": ({"each": [50, 20]}, None, None),
+    "coco": ({"images": [12, 6], "boxes": 3, "classes": 4, "pixels": [48, 64]}, 12, 6),
+    "voc": ({"images": [8, 4, 5], "boxes": 3, "pixels": [48, 64]}, 8, 5),
+}
+
+
+@pytest.mark.parametrize(
+    "name, layout",
+    [(name, None) for name in library()] + [("inaturalist-soprc", "birds"), ("inaturalist-soprc", "cars")],
+)
+def test_a_recipe_reads_the_data_that_are_made_for_it(name, layout, tmp_path):
+    """In the true layout, and as many as the shape says: what a rehearsal measures is the recipe, not an accident."""
+    shape = dict(load_about(name).shape) if layout is None else {"layout": layout}
+    small, train, test = SMALL[shape["layout"]]
+    made = make_data(tmp_path, {**shape, **small})
+    assert made.rows == 1
+    whole = ["data.imbalance=1"] if shape["layout"] == "cifar" else []
+    _, split = load_problem(name, [*made.changes, *whole]).read({})
+    if shape["layout"] == "movielens":
+        train = 30 * (shape["each"] - HISTORY if "each" in shape else 10)
+    if shape["layout"] == "cifar":
+        train, test = shape["classes"] * 50, shape["classes"] * 20
+    assert len(split.train) == train
+    assert (None if split.test is None else len(split.test)) == test
 
 
 def test_netflix_is_made_in_its_own_form(tmp_path):

@@ -48,6 +48,76 @@ def test_from_two_files_to_search(offline, capsys):
     assert topics == [1, 1, 1, 4, 4, 4]
 
 
+WRONG = {
+    "a corpus without a column of texts": (
+        {"documents.csv": "id,words,more\nd1,red wing,x\nd2,blue tail,x\n"},
+        "documents.csv: expected a column of texts, called 'text' or 'contents'",
+    ),
+    "an empty corpus": ({"documents.csv": "id,text\n"}, "documents.csv: expected rows below the names"),
+    "a corpus without words": ({"documents.csv": "id,text\nd1,\nd2,\nd3,\n"}, "corpus: expected documents with words"),
+    "a document twice": (
+        {"documents.csv": "id,text\nd1,red wing\nd1,blue tail\n"},
+        "documents.csv: expected a different name for every text, got 'd1' twice",
+    ),
+    "another encoding": (
+        {"documents.csv": "id,text\nd1,red wing\nd2,caf\xe9\n".encode("latin-1")},
+        "documents.csv, line 3: expected text in UTF-8, got the byte 0xe9",
+    ),
+    "judgements without a column of queries": (
+        {"judgements.csv": "a,document,grade\nred,d1,1\n"},
+        "judgements.csv: expected a column of queries, called 'query-id' or 'query_id' or 'query'",
+    ),
+    "judgements of unknown documents": (
+        {"judgements.csv": "query,document,grade\nred,d1,1\nblue,d9,1\nblue,d8,1\n"},
+        "judgements: expected documents of the corpus, got 2 others, such as 'd9' for the query 'blue'",
+    ),
+    "judgements of unknown queries": (
+        {"queries.csv": "id,text\nred,what is red\n"},
+        "judgements: expected names of the queries given, got 2 others, such as 'blue'",
+    ),
+    "grades in words": (
+        {"judgements.csv": "query,document,grade\nred,d1,high\n"},
+        "judgements.csv, column 'grade': expected numbers, got text such as 'high'\n",
+    ),
+    "nothing relevant": (
+        {"judgements.csv": "query,document,grade\nred,d1,0\n"},
+        "data.train: expected queries with a relevant document, got none",
+    ),
+    "too few queries": (
+        {"judgements.csv": "query,document,grade\nred,d1,1\n"},
+        "data: expected at least 3 queries to cut into parts, got 1",
+    ),
+    "no judgements": (
+        {"judgements.csv": None},
+        "texts: expected a file of judgements: qrels/train.tsv, qrels or judgements (.jsonl, .csv, .tsv, .parquet), "
+        "got ['documents.csv'] alone",
+    ),
+    "no documents": ({"documents.csv": None}, "texts: expected a file of documents: corpus or documents"),
+    "a broken line of JSON": (
+        {"documents.csv": None, "corpus.jsonl": '{"_id": "d1", "text": "red wing"}\n{"_id": "d2",\n'},
+        "corpus.jsonl, line 2: expected a JSON object",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_one_sentence_says_what_is_wrong(offline, capsys, what):
+    files, expected = WRONG[what]
+    right = {
+        "documents.csv": "id,text\nd1,red wing\nd2,blue tail\nd3,green nose\n",
+        "judgements.csv": "query,document,grade\nred,d1,1\nblue,d2,1\ngreen,d3,2\n",
+    }
+    (offline / "texts").mkdir()
+    for name, content in {**right, **files}.items():
+        if content is not None:
+            (offline / "texts" / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    assert main(["train", "texts", "--out", "run"]) != 0
+    said = capsys.readouterr().err
+    assert expected in said
+    assert said.count("\n") == 1
+    assert not (offline / "run").exists()
+
+
 def test_from_the_layout_of_beir_to_a_run_file_that_is_judged(offline, capsys):
     write_beir(offline / "set")
     assert main(["train", "set", *SHORT, "--out", "run"]) == 0

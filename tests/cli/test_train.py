@@ -20,7 +20,7 @@ from torch.distributed.run import main as torchrun
 from rankwise.cli import main
 from rankwise.training import Checkpoints
 from workers.patience import PATIENCE
-from workers.processes import Program, rank_environments, srun_environments
+from workers.processes import Program, free_port, rank_environments, srun_environments
 from workers.rows import write_all, write_table
 
 
@@ -35,9 +35,9 @@ def start(*arguments, environment=None):
     return Program(main, ["train", *arguments], environment=environment)
 
 
-def start_with_torchrun(*arguments):
-    command = ["--nproc-per-node=2", "-m", "rankwise", "train", *arguments]
-    return Program(torchrun, command, environment={"OMP_NUM_THREADS": "1"})
+def start_with_torchrun(*arguments, processes=2, launcher=()):
+    command = [*launcher, f"--nproc-per-node={processes}", "-m", "rankwise", "train", *arguments]
+    return Program(torchrun, command, environment={"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"})
 
 
 def last_state(run):
@@ -76,7 +76,7 @@ def test_a_run_leaves_everything_in_its_folder(folder, capsys):
     names = {path.name for path in run.iterdir()}
     assert names == {
         ".lock", "recipe.yaml", "run.json", "schema.json", "model.safetensors", "log.csv", "checkpoints", "test.json",
-        "test-queries.csv", "test-scores.csv", "report.html", "importance.csv", "refit-log.csv",
+        "test-queries.csv", "test-scores.csv", "report.html", "importance.csv",
     }  # fmt: skip
     assert [path.name for path in Checkpoints(run / "checkpoints").paths()] == [
         "step-00000060.pt", "step-00000056.pt", "step-00000049.pt"
@@ -266,6 +266,32 @@ def test_a_killed_process_ends_the_job_with_a_clear_message_and_it_resumes(folde
         rank.send_signal(signal.SIGTERM)
     said = "".join(rank.communicate(timeout=PATIENCE)[1] for rank in again)
     assert f"seed 0: going on after step {done} of 4000" in said
+
+
+def test_two_nodes_of_torchrun_give_the_weights_of_one_process(folder):
+    options = ["queries.yaml", "device.precision='64'"]
+    assert main(["train", *options, "--out", "one"]) == 0
+    meet = ["--nnodes=2", "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--local-addr=127.0.0.1"]
+    nodes = [start_with_torchrun(*options, "--out", "two", processes=1, launcher=meet) for _ in range(2)]
+    written = [node.communicate(timeout=PATIENCE) for node in nodes]
+    assert [node.returncode for node in nodes] == [0, 0], written
+    first, second = (last_state(folder / run) for run in ("one", "two"))
+    assert all(torch.allclose(first["model"][key], second["model"][key], atol=1e-9) for key in first["model"])
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds the processes in /proc")
+def test_a_killed_process_is_restarted_by_torchrun_and_ends_with_the_same_weights(folder):
+    options = ["queries.yaml", "device.precision='64'", "budget.steps=120", "checkpoints.every=5"]
+    assert main(["train", *options, "--out", "one"]) == 0
+    process = start_with_torchrun(*options, "--out", "two", "--resume", launcher=["--max-restarts=2"])
+    _wait_for(lambda: Checkpoints(folder / "two" / "checkpoints").paths()[1:], process)
+    os.kill(_children(process.pid)[1], signal.SIGKILL)
+    _, err = process.communicate(timeout=2 * PATIENCE)
+    assert process.returncode == 0, err
+    assert "seed 0: going on after step" in err
+    first, second = (last_state(folder / run) for run in ("one", "two"))
+    assert second["step"] == 120
+    assert all(torch.allclose(first["model"][key], second["model"][key], atol=1e-9) for key in first["model"])
 
 
 def _newest(run):

@@ -15,7 +15,7 @@ from workers.patience import PATIENCE
 from workers.processes import Program
 from workers.rows import write_table
 
-SHORT = ["budget.steps=4", "evaluation.every=2", "model.regressions=null", "refit=false"]
+SHORT = ["budget.steps=4", "evaluation.every=2", "model.ensemble=null", "refit=false"]
 
 
 @pytest.fixture
@@ -41,6 +41,28 @@ def test_it_prints_the_options_the_verdict_and_where_the_recipe_is(capsys, table
     result = json.loads(capsys.readouterr().out)
     assert [trial["number"] for trial in result["trials"]] == [0, 1]
     assert main(["train", "runs/rows-tuned/best.yaml", "--out", "trained"]) == 0
+
+
+def test_failed_trials_are_told_and_the_best_is_compared_with_the_default(capsys, table):
+    """Twelve steps at 1e-6 learn nothing, so that another rate is better; at 1e30 the scores are no numbers."""
+    short = ["budget.steps=12", "evaluation.every=6", "model.ensemble=null", "refit=false", "batches.size=64"]
+    space = ["--space", "optimiser.learning_rate=choice:[1e-6, 0.05, 1e30]", "optimiser.learning_rate=1e-6"]
+    assert main(["--json", "tune", "rows.csv", *short, *space, "--trials", "8", "--seeds", "2", "--out", "tuned"]) == 0
+    out, err = capsys.readouterr()
+    result = json.loads(out)
+    states = [trial["state"] for trial in result["trials"]]
+    assert "failed" in states
+    assert "failed: scores: expected finite numbers" in err
+    assert result["best"] != 0
+    assert result["comparison"] is not None
+    assert main(["tune", "rows.csv", *short, *space, "--trials", "8", "--seeds", "2", "--out", "tuned"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert (
+        f"({states.count('complete')} complete, {states.count('pruned')} pruned, {states.count('failed')} failed)"
+        in told
+    )
+    low, high = result["comparison"]["interval"]
+    assert f"{result['comparison']['difference']:+.4f} {low:+.4f} to {high:+.4f}" in told
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,28 @@ def test_a_table(here, capsys):
     assert (np.argsort(chances) == np.argsort(whole.outputs.numpy().astype(np.float64))).mean() > 0.99
 
 
+def test_a_file_that_is_read_is_not_written(here, capsys):
+    rankwise("train", "rows.csv", *SHORT)
+    table, scores = (here / "rows.csv").read_bytes(), here / "runs" / "rows" / "test-scores.csv"
+    (here / "link.csv").symlink_to("rows.csv")
+    shutil.copy(scores, "a.csv")
+    shutil.copy(scores, "b.csv")
+    capsys.readouterr()
+    for arguments in (
+        ["predict", "runs/rows", "--data", "rows.csv", "--out", "rows.csv"],
+        ["predict", "runs/rows", "--data", "link.csv", "--out", "./rows.csv"],
+        ["predict", "runs/rows", "--data", "rows.csv", "--out", "link.csv"],
+        ["evaluate", "a.csv", "--report", "a.csv"],
+        ["evaluate", "runs/rows", "--data", "rows.csv", "--scores-out", "rows.csv"],
+        ["compare", "a.csv", "b.csv", "--report", "b.csv"],
+        ["audit", "a.csv", "--out", "a.csv"],
+    ):
+        assert main(arguments) == 2
+        assert "is read, and would be lost; expected another file" in capsys.readouterr().err.replace("\n", " ")
+    assert (here / "rows.csv").read_bytes() == table
+    assert (here / "a.csv").read_bytes() == (here / "b.csv").read_bytes() == scores.read_bytes()
+
+
 def test_a_letor_file(here):
     rankwise("train", "queries.txt", *SHORT)
     rankwise("predict", "runs/queries", "--data", "queries.txt", "--out", "ranked.csv", "--ranked")

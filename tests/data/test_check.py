@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from rankwise.data import Part, read_table
 from rankwise.data import repeats as repeats_module
-from rankwise.data.batch_bias import expected_ap_loss, training_prior
 from rankwise.data.check import check_parts
+from rankwise.data.expectations import expected_ap_loss, training_prior
 from rankwise.data.repeats import first_equal_row, rows_found_in
 
 

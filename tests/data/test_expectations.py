@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from rankwise.data.batch_bias import expected_ap_loss
-from rankwise.data.expectations import ap_interval, mean_reach
+from rankwise.data.expectations import ap_interval, expected_ap_loss, mean_reach
 from rankwise.metrics import average_precision
 
 

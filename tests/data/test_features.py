@@ -131,6 +131,38 @@ def test_dates_in_text_are_dates_and_a_wrong_one_is_refused_by_line(tmp_path):
         schema.read(tmp_path / "new.csv", labels="optional")
 
 
+def test_a_category_that_is_missing_in_new_data_only_is_noted():
+    schema = read_table(people(), label="left").schema
+    cities = people()["city"].to_list()
+    with pytest.warns(DataNote, match="2 missing cells in column 'city', which had none in the training data"):
+        part = schema.read(people(city=[None, None, *cities[2:]]))
+    of_city = [position for position, name in enumerate(schema.inputs) if name.startswith("city=")]
+    assert not part.features[:2, of_city].any()
+
+
+@pytest.mark.parametrize("between", ["T", " "])
+@pytest.mark.parametrize("end, hours", [("", 0), ("Z", 0), ("+00:00", 0), ("+02:00", 2), ("-0330", -3.5)])
+@pytest.mark.parametrize("fraction", [False, True])
+def test_moments_as_programs_write_them_are_dates_and_zones_count(tmp_path, between, end, hours, fraction):
+    """Those of some rows have a fraction of a second, as Python writes them."""
+    days = [divmod(row, 28) for row in range(56)]
+    moments = [
+        f"2025-{month + 3:02d}-{day + 1:02d}{between}12:30:00{'.250' if fraction and day % 2 else ''}{end}"
+        for month, day in days
+    ]
+    lines = [f"{moment},{row % 5},{row % 2}" for row, moment in enumerate(moments)]
+    (tmp_path / "moments.csv").write_text("\n".join(["seen,x,y", *lines]))
+    part, schema = read_table(tmp_path / "moments.csv")
+    assert schema.encoding.dates == ("seen",)
+    origin = schema.encoding.origins.get("seen", 0.0)
+    expected = [
+        (datetime.date(2025, month + 3, day + 1) - datetime.date(1970, 1, 1)).days
+        + (12.5 - hours + (0.25 / 3600 if fraction and day % 2 else 0)) / 24
+        for month, day in days
+    ]
+    np.testing.assert_allclose(part.features[:, 0].double() + origin, expected, rtol=0, atol=1e-3)
+
+
 def test_true_and_false_in_text_are_numbers(tmp_path):
     lines = [f"{('True', 'False')[row % 2]},{row % 3},{row % 2}" for row in range(30)]
     (tmp_path / "flags.csv").write_text("\n".join(["flag,x,y", *lines]))
@@ -149,3 +181,14 @@ def test_arrays_keep_all_their_columns():
     X = np.ones((30, 3))
     X[:, 1] = np.arange(30)
     assert len(read_table((X, np.arange(30) % 2)).schema.inputs) == 3
+
+
+@pytest.mark.parametrize("rows, kind", [(19, "number"), (20, "category")])
+def test_words_among_numbers_are_answers_only_in_a_table_of_20_rows_or_more(rows, kind):
+    doors = [("2", "3", "4", "5more")[row % 4] for row in range(rows)]
+    table = pl.DataFrame({"doors": doors, "x": range(rows), "left": [row % 2 for row in range(rows)]})
+    if kind == "category":
+        assert read_table(table, label="left").schema.encoding.kind("doors") == kind
+    else:
+        with pytest.raises(ValueError, match=r"column 'doors', lines .*: expected numbers"):
+            read_table(table, label="left")

@@ -24,9 +24,8 @@ from rankwise.data import (
     read_movielens,
     read_table,
 )
-from rankwise.data.files import is_compressed, read_line_blocks
-from rankwise.data.groups import read_group_sizes
-from rankwise.data.letor import is_letor
+from rankwise.data.columns import read_group_sizes
+from rankwise.data.files import is_compressed, is_letor, read_line_blocks
 
 LETOR = b"2 qid:7 1:0.5 2:1\n0 qid:7 1:1 2:3\n"
 TABLE = b"a,y\n1,0\n2,1\n"

@@ -215,8 +215,9 @@ def test_without_pillow_arrays_are_read_and_files_are_refused_with_advice(folder
     with pytest.raises(ModuleNotFoundError, match=r"reading images needs PIL: pip install 'rankwise\[vision\]'"):
         read_images(path)
     assert augmentation("none", 16) is None
-    with pytest.raises(ModuleNotFoundError, match=r"'shift' needs torchvision: pip install 'rankwise\[vision\]'"):
-        augmentation("shift", 16)
+    assert augmentation("shift", 16)(torch.zeros(1, 16, 16, dtype=torch.uint8)).shape == (1, 16, 16)
+    with pytest.raises(ModuleNotFoundError, match=r"'shift-flip' needs torchvision: pip install 'rankwise\[vision\]'"):
+        augmentation("shift-flip", 16)
 
 
 def encode(folder, name, pixels):
@@ -429,9 +430,10 @@ def test_images_are_cut_alike_in_every_class():
     assert [torch.bincount(piece.labels).tolist() for piece in few] == [[1, 1]] * 3
 
 
-@pytest.mark.parametrize("shares", [[0.5, 0.6], [0.0], [0.45, 0.45, 0.05]])
+@pytest.mark.parametrize("shares", [[0.5, 0.6], [0.0], [1.0], [0.5, 0.5], [0.45, 0.45, 0.05]])
 def test_shares_that_leave_a_part_empty_are_refused(shares):
-    with pytest.raises(ValueError, match="shares: expected"):
+    asked = "numbers between 0 and 1 of less than 1 in all" if sum(shares) in (0, 1, 1.1) else "enough"
+    with pytest.raises(ValueError, match=f"shares: expected {asked}"):
         cut_images(make_part(), shares, seed=0)
 
 
@@ -444,6 +446,14 @@ def test_a_long_tail_falls_exponentially(ratio):
     kept = [imbalanced(part, 10, seed=seed).rows for seed in (0, 0, 1)]
     assert torch.equal(kept[0], kept[1])
     assert not torch.equal(kept[0], kept[2])
+
+
+@pytest.mark.parametrize("held_out", ["random", "last"])
+def test_every_part_of_whole_classes_has_two_of_them(held_out):
+    parts = cut_classes(make_part(classes=6), [0.1, 0.2], seed=0, held_out=held_out)
+    assert [len(part.labels.unique()) for part in parts] == [2, 2, 2]
+    with pytest.raises(ValueError, match=r"expected at least 6 classes .* got 5; .* data.held_out=images"):
+        cut_classes(make_part(classes=5), [0.1, 0.2], seed=0, held_out=held_out)
 
 
 @pytest.mark.parametrize("ratio", [0.5, True, "100"])
@@ -469,6 +479,17 @@ def test_augmented_images_depend_on_seed_epoch_and_batch_alone(name):
     assert not torch.equal(seen.__getitems__([1, 2, 3, 5]).features[:3], first[:3])
     epoch[0] = 1
     assert not torch.equal(seen.__getitems__([1, 2, 3, 4]).features, first)
+
+
+def test_shift_moves_an_image_by_up_to_an_eighth_and_reaches_every_offset():
+    image = torch.zeros(1, 16, 16, dtype=torch.uint8)
+    image[0, 8, 8] = 255
+    shift, seen = augmentation("shift", 16), set()
+    torch.manual_seed(0)
+    for _ in range(500):
+        (at,) = shift(image)[0].nonzero().tolist()
+        seen.add(tuple(at))
+    assert seen == {(row, column) for row in range(6, 11) for column in range(6, 11)}
 
 
 def test_an_unknown_augmentation_is_answered_with_the_nearest():

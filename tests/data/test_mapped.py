@@ -9,6 +9,7 @@ import torch
 from rankwise.data import Part, files, letor, memory, read_letor
 from rankwise.data.cache import Cache
 from rankwise.data.mapped import MappedFeatures, join_features
+from rankwise.data.schema import DataNote
 from rankwise.models import rows as model_rows
 from rankwise.models.rows import Scaling
 from rankwise.problems import SearchRanking
@@ -127,6 +128,9 @@ def test_a_file_that_cannot_fit_is_refused_before_it_is_read(tmp_path, monkeypat
         read_letor(path)
     assert read_letor(path, cache=tmp_path / "cache").features.shape == (600, 5)
     monkeypatch.setattr(memory, "free_memory", lambda: 100_000)
+    with pytest.warns(DataNote, match=r"train.txt: will take about 0\.0 GiB of the 0\.0 GiB of memory .*cache"):
+        assert read_letor(path).features.shape == (600, 5)
+    monkeypatch.setattr(memory, "free_memory", lambda: 1_000_000)
     assert read_letor(path).features.shape == (600, 5)
 
 

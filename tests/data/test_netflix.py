@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rankwise.data import leave_one_out, read_netflix
-from rankwise.data.netflix import is_netflix
+from rankwise.data.interactions import is_netflix
 
 FIRST = "10:\n7,4,2005-09-06\n3,1,2004-01-31\n"
 SECOND = "2:\n7,5,2005-09-05\n\n11:\n"

@@ -146,3 +146,10 @@ def test_an_attribute_twice_is_refused(tmp_path):
     path = write_arff(tmp_path / "twice.arff", ("loud", "loud", "sad", "fast"), ROWS)
     with pytest.raises(ValueError, match="line 3: expected a different name for every attribute, got 'loud' again"):
         read_arff(path, labels=2)
+
+
+@pytest.mark.parametrize("count, end", [(10, "'n19'$"), (11, "'n19' and 1 more$")])
+def test_of_many_names_ten_are_shown(train, tmp_path, count, end):
+    path = arff_with(tmp_path / "new.arff", (*(f"n{10 + number}" for number in range(count)), *NAMES))
+    with pytest.warns(DataNote, match=f"ignored {count} features .*{end}"):
+        SparseSchema.of(train).read(path)

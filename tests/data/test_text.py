@@ -168,7 +168,7 @@ def test_judgements_of_unknown_documents_and_queries_are_refused():
     with pytest.raises(ValueError, match="1 others, such as 'd999'"):
         schema.read(pl.DataFrame({"query": ["what"], "document": ["d999"], "grade": [1]}))
     judgements = pl.DataFrame({"query": ["q999"], "document": ["d1"]})
-    with pytest.raises(ValueError, match="'q999', which has no text"):
+    with pytest.raises(ValueError, match="names of the queries given, got 1 others, such as 'q999'"):
         schema.read(TextCollection(queries=queries, judgements=judgements))
     with pytest.raises(ValueError, match="expected judgements"):
         schema.read(["what"])

@@ -56,3 +56,11 @@ def test_logarithms_of_any_size_are_averaged():
     fresh = PairAverages(space="log").double()
     found = fresh(pair, torch.tensor([-2000.0, 900.0], dtype=torch.float64))
     torch.testing.assert_close(found, torch.full((2,), 900 - math.log(2), dtype=torch.float64))
+
+
+def test_logarithms_of_0_are_averaged_as_numbers():
+    averages = PairAverages(0.5, space="log").double()
+    pairs = torch.tensor([[1, 1], [1, 1], [2, 1], [2, 1]])
+    observed = torch.tensor([0.0, 0.0, 0.0, 6.0], dtype=torch.float64).log()
+    torch.testing.assert_close(averages(pairs, observed).exp(), torch.tensor([0.0, 0.0, 3.0, 3.0]).double())
+    torch.testing.assert_close(averages(pairs, observed + 0).exp(), torch.tensor([0.0, 0.0, 3.0, 3.0]).double())

@@ -7,6 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.device.pretend import PretendDevice
 from oracles import auprc as oracle
 from rankwise.estimators import QuantileTracker, interpolate_quantiles
 
@@ -124,3 +125,15 @@ def test_a_list_without_positives_leaves_its_group_as_it_is():
 def test_loading_a_state_that_has_seen_nothing_warns():
     with pytest.warns(UserWarning, match="has seen nothing"):
         QuantileTracker().load_state_dict(QuantileTracker().state_dict())
+
+
+@pytest.mark.parametrize("bounds", [None, (-1.0, 1.0)])
+@pytest.mark.parametrize("count", [1, 7, 100])
+def test_an_accelerator_gives_the_quantiles_of_the_cpu(bounds, count):
+    """Lists of no, one, two and many scores."""
+    scores = torch.rand(5, 12, generator=torch.Generator().manual_seed(1), dtype=torch.float64) * 2 - 1
+    mask = torch.arange(12) < torch.tensor([0, 1, 2, 7, 12])[:, None]
+    expected = interpolate_quantiles(scores, mask, count, bounds)
+    with PretendDevice() as device:
+        found = interpolate_quantiles(device.put(scores), device.put(mask), count, bounds)
+        torch.testing.assert_close(found.cpu(), expected)

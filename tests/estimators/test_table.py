@@ -10,8 +10,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.device.pretend import PretendDevice
 from rankwise.estimators import IdTable
-from rankwise.estimators.table import DeviceIndex, HashIndex
+from rankwise.estimators.table import SPACES, DeviceIndex, HashIndex
 from workers.patience import PATIENCE
 from workers.processes import CONTEXT
 
@@ -228,3 +229,50 @@ def test_a_table_sent_to_another_process_is_a_copy():
     assert all(torch.equal(before[name], tensor) for name, tensor in table.state_dict().items())
     table.update(torch.arange(90, 200), torch.ones(110, 1), 0.5)
     assert (table.ids.tolist(), table.rows.tolist()) == (ids, rows)
+
+
+def test_an_index_keeps_two_slots_for_each_id_however_it_grows():
+    """By one id at a time or by many at once; a rehash doubles the room, so that few are needed."""
+    generator = torch.Generator().manual_seed(0)
+    known = torch.randint(INT64.min, INT64.max, (6000, 1), generator=generator)
+    for sizes in (range(1, 1300), (1, 6000), (500, 520, 3000, 3001)):
+        index, rehashes = HashIndex(known[:0]), 0
+        for size in sizes:
+            if index.add(known[:size]) is None:
+                rehashes += 1
+                assert index.size >= 4 * size
+            assert index.size >= 2 * index.count == 2 * size
+        assert rehashes <= 3
+        assert torch.equal(index.find(known[:size], known[:size]), torch.arange(size))
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_an_accelerator_keeps_the_table_of_the_cpu(columns):
+    """New ids, repeats of them within a batch and masked values, for few ids and for so many that they are hashed."""
+    generator = torch.Generator().manual_seed(columns)
+    batches = []
+    for size, kinds in ((30, 10), (3000, 2000), (30, 4000), (1, 5)):
+        ids = torch.randint(0, kinds, (size, columns), generator=generator)
+        values = torch.randn(size, 2, generator=generator)
+        batches.append((ids[:, 0] if columns == 1 else ids, values, torch.rand(size, generator=generator) < 0.8))
+
+    def run(put):
+        table = IdTable(width=2, columns=columns).to(put(torch.zeros(1)).device)
+        found = []
+        for ids, values, chosen in batches:
+            table.update(put(ids), put(values), 0.3, chosen=put(chosen))
+            found += [each.cpu() for each in table.read(put(ids))]
+            found.append(table.update(put(ids), put(values), 0.5, write=False).cpu())
+        order = table.ids.cpu().view(len(table), -1)
+        return [*found, order, table.rows.cpu()]
+
+    expected = run(torch.clone)
+    with PretendDevice() as device:
+        torch.testing.assert_close(run(device.put), expected)
+
+
+def test_options_of_an_update_have_to_be_named():
+    table, ids = IdTable(width=1), torch.tensor([3])
+    for call in (table.update, table.follow):
+        with pytest.raises(TypeError, match="positional"):
+            call(ids, torch.ones(1, 1), 0.5, SPACES["linear"], ids, ids)

@@ -9,9 +9,12 @@ from functools import partial
 import pytest
 import torch
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from fuzz.cases import DTYPES, IDS_OF_ALL_KINDS, SPREADS, Case, cases, drawn, refused_scores, search, searches
 from rankwise.losses import LOSSES, AUPRCLoss, EmbeddingLoss, LateMemoryLoss, ListLoss, StableAPLoss
+from rankwise.losses.baselines import PairwiseAUROCLoss
 
 OVER_SCORES = [record for record in LOSSES if record.inputs == "scores"]
 by_name = pytest.mark.parametrize("record", OVER_SCORES, ids=lambda record: record.name)
@@ -157,3 +160,34 @@ def test_a_long_list_gives_a_finite_value_and_gradient(name, items):
     assert bool(torch.isfinite(value.detach()))
     assert bool(torch.isfinite(scores.grad).all())
     assert bool(scores.grad.any())
+
+
+class Work(TorchDispatchMode):
+    """Count the elements that the operations of torch read or write."""
+
+    elements = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        self.elements += max(
+            (leaf.numel() for leaf in tree_leaves((args, result)) if hasattr(leaf, "numel")), default=0
+        )
+        return result
+
+
+def work(build, items: int) -> int:
+    scores = drawn("normal", 0, (items,)).float().requires_grad_()
+    with Work() as done:
+        build()(scores, (torch.arange(items) % 2).long()).backward()
+    return done.elements
+
+
+@pytest.mark.parametrize(
+    "build",
+    [*(LOSSES.get(name).create for name in LONG), lambda: PairwiseAUROCLoss("huber")],
+    ids=[*LONG, "pairwise-auroc huber"],
+)
+def test_the_work_grows_with_the_items_and_not_with_their_pairs(build):
+    short, long = work(build, 20_000), work(build, 40_000)
+    assert long < 2.5 * short
+    assert long < 1000 * 40_000  # there are 10,000 pairs to an item

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oracles import ndcg as oracle
-from rankwise.losses import ListStatistics, ListwiseCELoss, NDCGLoss, TopKNDCGLoss, create_loss
+from rankwise.losses import EmbeddingLoss, ListStatistics, ListwiseCELoss, NDCGLoss, TopKNDCGLoss, create_loss
 from rankwise.metrics import ndcg
 
 
@@ -116,6 +116,26 @@ def test_a_smaller_margin_does_not():
     assert NDCGLoss(margin=0.5)(scores, torch.tensor([[1, 1, 1]])).item() == 0  # nothing to rank: left out
     labels = torch.tensor([[3, 1, 0]])
     assert NDCGLoss(margin=0.5)(scores, labels).item() < 1 - ndcg(scores, labels).item() - 0.1
+
+
+@pytest.mark.parametrize("kind", [NDCGLoss, TopKNDCGLoss])
+@pytest.mark.parametrize("similarity, margin", [("cosine", 0.1), ("dot", 1.0)])
+def test_cosines_have_a_margin_of_their_own(kind, similarity, margin):
+    vectors = torch.randn(24, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    labels = torch.arange(24) % 4
+
+    def value(**options):
+        return EmbeddingLoss(kind(**options), similarity)(vectors, labels)
+
+    assert value() == value(margin=margin)
+    assert value() != value(margin=1.1 - margin)
+
+
+@pytest.mark.parametrize("kind", [NDCGLoss, TopKNDCGLoss])
+def test_scores_in_general_have_a_margin_of_one(kind):
+    scores = torch.tensor([[0.3, 0.2, 0.9, -0.4]])
+    grades = torch.tensor([[0, 1, 0, 2]])
+    assert kind()(scores, grades) == kind(margin=1)(scores, grades) != kind(margin=0.1)(scores, grades)
 
 
 def test_the_first_observation_starts_the_average_at_the_truth():

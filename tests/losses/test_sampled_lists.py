@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oracles import ndcg as oracle
-from rankwise.losses import ListStatistics
+from rankwise.losses import ListStatistics, NDCGLoss
 from rankwise.losses.sampled_lists import ListTotals
 
 data = st.lists(st.tuples(st.sampled_from([-(2**63), -1, 0, 7, 2**63 - 1]), st.integers(0, 4)), min_size=1, max_size=40)
@@ -55,3 +55,12 @@ def test_a_gain_of_ones_own_decides_what_is_relevant():
 def test_bad_input_is_named(labels, queries, size, error, message):
     with pytest.raises(error, match=message):
         ListStatistics(labels, queries, size=size)
+
+
+@pytest.mark.parametrize(
+    "labels, message", [([1, 1, 0], "the 1 relevant items"), ([1, 0, 0, 0], "the 2 irrelevant items")]
+)
+def test_more_items_than_the_statistics_count_are_refused(labels, message):
+    loss = NDCGLoss(ListStatistics([2, 0, 0], [5, 5, 5]))
+    with pytest.raises(ValueError, match=f"labels: expected at most {message}"):
+        loss(torch.rand(1, len(labels)), [labels], query_ids=[5], sample_ids=[list(range(len(labels)))])

@@ -154,6 +154,10 @@ OF_KIND = {
         "labels -1, 1": spelled(**{"0": "-1", "1": "1"}),
         "labels b, a": spelled(**{"0": "b", "1": "a"}),
         "labels as booleans": Change(lambda frame: frame.with_columns(pl.col("label") == 1), write_parquet),
+        # The folds of an ensemble are drawn by the number of a row.
+        "rows permuted": Change(
+            shuffled, exact=False, drawn=False, options={"model": {"ensemble": None}, "refit": False}
+        ),
     },
     "ltr": {"grades 0.0 to 3.0": Change(lambda frame: frame.with_columns(pl.col("label").cast(pl.Float64)))},
     "pap": {

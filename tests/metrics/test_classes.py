@@ -200,3 +200,9 @@ except ImportError as error:
     assert before == "[]"
     assert after.startswith("['torchmetrics'] ")
     assert 'pip install "rankwise[metrics]"' in after
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_plot_shows_all_values_there_can_be(name):
+    metric = getattr(metrics, name)(**CASES[name][0])
+    assert (metric.plot_lower_bound, metric.plot_upper_bound, metric.higher_is_better) == (0.0, 1.0, True)

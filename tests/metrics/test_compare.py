@@ -9,7 +9,7 @@ from itertools import product
 import pytest
 import torch
 
-from rankwise.metrics import compare, evaluate
+from rankwise.metrics import compare, compare_items, evaluate
 
 
 def paired(size, effect, seed=0):
@@ -92,3 +92,10 @@ def test_text_and_dictionary_say_the_same():
     assert plain["p_value"] == result.p_value
     assert f"{plain['difference']:+.4f}" in str(result)
     assert "40 pairs" in str(result)
+
+
+def test_a_thousand_replicates_and_ten_thousand_patterns_unless_told():
+    values = torch.rand(2, 30, generator=torch.Generator().manual_seed(0))
+    assert compare(*values) == compare(*values, bootstrap=1000, permutations=10_000, confidence=0.95, seed=0)
+    labels = torch.arange(30) % 3 == 0
+    assert compare_items(*values, labels, "ap") == compare_items(*values, labels, "ap", bootstrap=1000)

@@ -223,3 +223,13 @@ def overlap(one, other):
     shared = max(0.0, width) * max(0.0, height)
     area = sum((box[2] - box[0]) * (box[3] - box[1]) for box in (one, other))
     return shared / (area - shared)
+
+
+def test_every_value_has_a_definition_an_interval_and_a_number_of_classes_left_out():
+    found, truth = make_boxes(4)
+    result = evaluate_boxes(found, truth, images=6, classes=CLASSES, bootstrap=20)
+    assert result.definitions.keys() == result.means.keys() | result.per_query.keys()
+    assert result.skipped.keys() == result.definitions.keys()
+    assert result.intervals.keys() <= result.means.keys()
+    for word in CLASSES:
+        assert repr(word) in result.definitions[f"ap {word}"]

@@ -58,6 +58,11 @@ def test_bad_cutoff_is_named(function, k, error):
         function(**GOOD, k=k)
 
 
+def test_a_cutoff_may_be_a_number_of_numpy():
+    scores, labels = [3.0, 2.0, 1.0], [0, 1, 1]
+    assert metrics.ndcg(scores, labels, k=np.int64(2)) == metrics.ndcg(scores, labels, k=2)
+
+
 @pytest.mark.parametrize("function", [function for function in FUNCTIONS if function is not metrics.ndcg])
 def test_grades_are_refused_where_labels_are_binary(function):
     with pytest.raises(ValueError, match="labels: expected 0 or 1, got 2"):
@@ -171,6 +176,8 @@ CONTAINERS = {
     "pandas": lambda numbers: pytest.importorskip("pandas").Series(numbers, index=range(5, 5 + len(numbers))),
     "polars": lambda numbers: pytest.importorskip("polars").Series(numbers),
     "tensor": lambda numbers: torch.tensor(numbers, dtype=torch.float64),
+    "other byte order": lambda numbers: np.array(numbers, dtype=np.dtype("f8").newbyteorder()),
+    "masked array without a mask": np.ma.array,
 }
 
 

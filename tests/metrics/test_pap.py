@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from oracles import metrics as oracle
-from rankwise.metrics import create_metric, evaluate, pap
+from rankwise.metrics import auroc, create_metric, evaluate, pap
 
 
 def small_lists(seed):
@@ -77,3 +77,13 @@ def test_a_positive_beyond_the_best_is_not_counted_again_however_much_it_weighs(
 
 def test_no_positives_is_undefined_with_weights_too():
     assert pap([0.9, 0.5], [0, 0], k=1, weights=[1.0, 2.0]).isnan()
+
+
+@pytest.mark.parametrize("metric", [pap, auroc])
+def test_rounding_does_not_lead_below_0(metric):
+    """Every pair in the wrong order, by weights whose sums are rounded."""
+    generator = torch.Generator().manual_seed(0)
+    labels = (torch.arange(9) < 4).long()
+    for _ in range(200):
+        weights = torch.rand(9, generator=generator, dtype=torch.float64)
+        assert 0 <= float(metric(torch.arange(9.0), labels, weights=weights)) < 1e-12

@@ -105,3 +105,15 @@ def test_two_run_files_are_compared(files, capsys):
 def test_run_files_need_judgements(files, capsys):
     assert main(["compare", str(files / "first.trec"), str(files / "second.trec")]) == 2
     assert "--judgements" in capsys.readouterr().err
+
+
+def test_short_and_long_lists_of_documents_are_measured_as_each_alone():
+    run = {"a": {"x": 2, "y": 1}, "b": {name: 9 - place for place, name in enumerate("xyzuvw")}, "c": {"z": 1}}
+    judged = {query: {"y": 1, "w": 2} for query in run}
+    metrics = ["map", "ndcg", "precision", "recall@3", "mrr", "hit@1"]
+    together = evaluate_run(run, judged, metrics, bootstrap=0)
+    for place, query in enumerate(run):
+        alone = evaluate_run({query: run[query]}, {query: judged[query]}, metrics, bootstrap=0)
+        for name in metrics:
+            assert float(together.per_query[name][place]) == pytest.approx(alone.means[name]), (query, name)
+    assert together.per_query["precision"].tolist() == pytest.approx([1 / 2, 2 / 6, 0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
 
@@ -30,3 +31,18 @@ def pooled_convolution(vectors, weight, bias, parts):
             part = place * parts // places
             best[f, part] = torch.maximum(best[f, part], answer)
     return best
+
+
+def whitening(rows, labels, shrinkage):
+    """The inverse square root of the shrunk within-class covariance, one class after the other."""
+    rows, labels = np.asarray(rows, dtype=float), np.asarray(labels)
+    width = rows.shape[1]
+    total = np.zeros((width, width))
+    for label in np.unique(labels):
+        of_class = rows[labels == label]
+        for row in of_class - of_class.mean(0):
+            total += np.outer(row, row)
+    covariance = total / (len(rows) - len(np.unique(labels)))
+    shrunk = (1 - shrinkage) * covariance + shrinkage * np.trace(covariance) / width * np.eye(width)
+    values, vectors = np.linalg.eigh(shrunk)
+    return sum(np.outer(vector, vector) / np.sqrt(value) for value, vector in zip(values, vectors.T, strict=True))

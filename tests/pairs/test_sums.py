@@ -10,11 +10,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.device.pretend import PretendDevice
 from oracles import pairs as oracle
 from rankwise import surrogates
-from rankwise.lists import pack
-from rankwise.pairs import pair_sums, pair_sums_within
-from rankwise.pairs.sums import _cheaper
+from rankwise.lists import ItemMask, pack
+from rankwise.pairs import pair_sums, pair_sums_within, recorded_pair_sums
+from rankwise.pairs.sums import _cheaper, chunk_gradients, chunk_sums, fused_gradients, fused_sums
 
 PIECEWISE = [
     surrogates.OneSidedHuber(0.3),
@@ -241,11 +242,30 @@ def test_the_cheaper_method_is_chosen():
     assert _cheaper(huber, 1, 10_000, 990_000, on_cpu=False) == "sorted"
 
 
+@pytest.mark.parametrize("items", [5, 9])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_what_torch_compile_fuses_is_what_chunks_give(items, weighted):
+    random = torch.Generator().manual_seed(items)
+    anchors, others, weights = (
+        torch.randn(3, size, generator=random, dtype=torch.float64) for size in (5, items, items)
+    )
+    given = weights.abs() if weighted else None
+    rest = (given, None, ItemMask(None), surrogates.Sigmoid(0.3))
+    torch.testing.assert_close(fused_sums(anchors, others, *rest), chunk_sums(anchors, others, *rest))
+    grad = torch.randn(3, 5, generator=random, dtype=torch.float64)
+    fused = fused_gradients(grad, anchors, others, *rest, weighted)
+    for left, right in zip(fused, chunk_gradients(grad, anchors, others, *rest, weighted), strict=True):
+        assert (left is None) == (right is None)
+        if left is not None:
+            torch.testing.assert_close(left, right)
+
+
 @pytest.mark.parametrize(
     "change, message",
     [
         ({"method": "fast"}, "method: unknown word 'fast'"),
         ({"others": torch.zeros(2, 4)}, r"others: expected \(Q, L\) beside anchors \(Q, A\) \(3, 5\), got \(2, 4\)"),
+        ({"others": torch.zeros(9)}, r"others: expected \(Q, L\) beside anchors \(Q, A\) \(3, 5\), got \(9,\)"),
         ({"weights": torch.zeros(3, 8)}, r"weights: expected the shape of others, \(3, 9\), got \(3, 8\)"),
         ({"other_mask": torch.ones(3, 5, dtype=torch.bool)}, "other_mask: expected the shape of others"),
         ({"anchor_mask": torch.ones(3, 9, dtype=torch.bool)}, "anchor_mask: expected the shape of anchors"),
@@ -338,3 +358,59 @@ def test_cells_of_nothing(anchors, others):
 def test_cells_need_a_sigmoid():
     with pytest.raises(ValueError, match='method: "cells" needs a Sigmoid, got Logistic'):
         pair_sums(torch.ones(2), torch.ones(2), surrogates.Logistic(), method="cells")
+
+
+TWICE = {
+    surrogates.Logistic(0.5): lambda x: torch.nn.functional.softplus(-x / 0.5),
+    surrogates.Sigmoid(0.4): lambda x: torch.sigmoid(-x / 0.4),
+    surrogates.SquaredHinge(1.2): lambda x: (1.2 - x).clamp_min(0).square(),
+}
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("surrogate", TWICE)
+def test_recorded_curvature_is_the_diagonal_of_the_second_derivative(surrogate, weighted, masked):
+    """Also where anchors are others of their own list, and whatever gradient the sum of a masked anchor is given."""
+    anchors, scores, weights = random_case(6, lists=2, anchors=3, others=6)
+    upstream, index = torch.rand(2, 3, dtype=torch.float64) + 0.1, torch.tensor([[0, 3, 5], [1, 2, 0]])
+    options = {"weights": weights.detach()} if weighted else {}
+    if masked:
+        options["anchor_mask"] = torch.tensor([[True, True, True], [True, True, False]])
+        options["other_mask"] = torch.tensor([[True, True, False, True, True, False]] * 2)
+    kept = options.get("weights", torch.ones(2, 6)) * options.get("other_mask", torch.ones(2, 6))
+    counted = upstream * options.get("anchor_mask", torch.ones(2, 3))
+
+    def total(a, b):
+        return (counted * (kept[:, None] * TWICE[surrogate](a[:, :, None] - b[:, None])).sum(2)).sum()
+
+    def diagonal(function, at):
+        second = torch.autograd.functional.hessian(function, at.detach())
+        return second.view(at.numel(), at.numel()).diagonal().view_as(at)
+
+    with recorded_pair_sums() as records:
+        pair_sums(anchors, scores, surrogate, **options)
+        pair_sums_within(scores, index, surrogate, **options)
+    apart, within = (record.curvature(upstream) for record in records)
+    torch.testing.assert_close(apart[0], diagonal(lambda a: total(a, scores.detach()), anchors))
+    torch.testing.assert_close(apart[1], diagonal(lambda b: total(anchors.detach(), b), scores))
+    torch.testing.assert_close(within, (diagonal(lambda s: total(s.gather(1, index), s), scores),))
+
+
+@pytest.mark.parametrize("surrogate", [surrogates.Sigmoid(0.1), surrogates.OneSidedHuber(0.1)])
+@pytest.mark.parametrize("size", [40, 3000])
+def test_an_accelerator_gives_the_sums_of_the_cpu(surrogate, size):
+    """However many pairs there are: which method is the cheapest differs between the two."""
+    a, b, _ = random_case(7, lists=1, anchors=size, others=size)
+    expected = pair_sums(a.detach(), b.detach(), surrogate)
+    with PretendDevice() as device:
+        found = pair_sums(device.put(a), device.put(b), surrogate).cpu()
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("surrogate, method", METHODS)
+def test_gradients_with_a_graph_are_those_without(surrogate, method):
+    inputs = random_case(8, lists=2, anchors=3, others=5)
+    sums = pair_sums(*inputs[:2], surrogate, weights=inputs[2], method=method).sum()
+    plain = torch.autograd.grad(sums, inputs, retain_graph=True)
+    torch.testing.assert_close(torch.autograd.grad(sums, inputs, create_graph=True), plain)

@@ -11,7 +11,7 @@ import torch
 from rankwise.cli import main
 from rankwise.data import DetectionSchema
 from rankwise.problems import BadRecipe, load_problem, make_problem
-from rankwise.problems.kinds import library
+from rankwise.problems.load import library
 from rankwise.runs import load_run
 from rankwise.training import Checkpoints
 from workers.boxed_pictures import CLASSES, write_coco, write_voc

@@ -9,10 +9,11 @@ import pytest
 import torch
 from sklearn.metrics import average_precision_score
 
-from rankwise.data import ImageSchema, Split, imbalanced
+from rankwise.data import ArrayImages, ImageSchema, Split, imbalanced
 from rankwise.losses import EmbeddingLoss, LateMemoryLoss, StableAPLoss
 from rankwise.losses.baselines.metric_learning import LateMemoryPairs
 from rankwise.metrics import evaluate_retrieval
+from rankwise.models import ConvEmbedder
 from rankwise.problems import ImageRetrieval, LongTail, load_problem
 from rankwise.problems.images import predict_images
 from rankwise.problems.longtail import class_groups
@@ -321,3 +322,51 @@ def test_omniglot_by_its_recipe_for_a_few_steps(real_data):
     assert problem.build_loss(schema, split.train, steps=100).after == 70
     run = fit(problem, schema, split)
     assert problem.evaluate(run.model, split.validation).means["map"] > 0.6
+
+
+def test_the_weights_of_the_blocks_are_those_with_the_best_validation():
+    problem, faint = RETRIEVAL, []
+    for part in (DATA.train, DATA.validation):  # the classes can hardly be seen
+        noise = torch.randint(0, 256, (len(part), 1, 16, 16), generator=torch.Generator().manual_seed(len(faint)))
+        pixels = (part.pixels(range(len(part))) * 255 + 4 * noise) / 5
+        faint.append(replace(part, source=ArrayImages(pixels.to(torch.uint8))))
+    split = Split(*faint)
+    torch.manual_seed(0)
+    model = problem.build_model(SCHEMA).eval()
+    settings = problem.complete_model(model, split)
+    with torch.no_grad():
+        blocks = [model.blocks(part.pixels(range(len(part)))) for part in faint]
+    labels = torch.cat([split.validation.labels, split.train.labels])
+    values = {}
+    for weights in problem.model.whitening.weights[1:]:  # fewer than ten classes: not the network alone
+        model.fit(blocks[0], split.train.labels, weights=weights, shrinkage=0.5)
+        result = evaluate_retrieval(model.join(torch.cat(blocks[::-1])), labels, ["map"], bootstrap=0)
+        values[weights] = float(result.per_query["map"][: len(blocks[1])].mean())
+    best = max(values, key=values.get)
+    assert len(set(values.values())) > 1
+    assert tuple(settings["weights"]) == best
+    assert settings["validation"] == pytest.approx(values[best], abs=1e-6)
+    assert problem.complete_model(model, Split(split.train), settings) == settings  # a refit chooses nothing
+
+
+def test_the_vectors_of_the_network_can_be_kept():
+    problem = RETRIEVAL.changed(model={"dimensions": 16, "whitening": None})
+    model = problem.build_model(SCHEMA)
+    assert isinstance(model, ConvEmbedder)
+    assert problem.complete_model(model, SPLITS[problem.kind]) == {}
+    assert problem.baselines(model, SPLITS[problem.kind].test, {}) == {}
+
+
+@pytest.mark.parametrize(
+    "options, rate",
+    [
+        ({}, 6e-3),
+        ({"model": {"name": "resnet18", "weights": "start.pt"}}, 1e-4),
+        ({"model": {"name": "resnet18", "weights": "start.pt"}, "optimiser": {"weight_decay": 0.0}}, 1e-4),
+        ({"model": {"name": "resnet18", "weights": "start.pt"}, "optimiser": {"learning_rate": 0.01}}, 0.01),
+    ],
+)
+def test_the_learning_rate_is_smaller_with_weights_to_start_from(options, rate):
+    problem = ImageRetrieval(**options)
+    assert problem.optimiser.learning_rate == rate
+    assert problem.changed(budget={"steps": 5}).optimiser.learning_rate == rate

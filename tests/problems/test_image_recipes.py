@@ -11,7 +11,7 @@ import torch
 from rankwise.cli import main
 from rankwise.metrics import evaluate
 from rankwise.problems import BadRecipe, load_problem, make_problem
-from rankwise.problems.kinds import library
+from rankwise.problems.load import library
 from rankwise.training import Checkpoints, fit
 from workers.pictures import write_folder
 

@@ -64,7 +64,8 @@ def test_the_order_of_the_images_is_that_of_the_source(trained):
     run, files = load_run(folder / "moved"), sorted((folder / "test").iterdir())
     forwards, backwards = (run.predict(each).outputs for each in (files, files[::-1]))
     torch.testing.assert_close(forwards.flip(0), backwards, rtol=0, atol=1e-6)
-    torch.testing.assert_close(run.predict(files[3]).outputs, forwards[3:4], rtol=0, atol=1e-6)
+    # Another number of images is rounded otherwise by the convolutions, and whitening divides by small spreads.
+    torch.testing.assert_close(run.predict(files[3]).outputs, forwards[3:4], rtol=0, atol=2e-5)
 
 
 def test_the_moved_run_evaluates_as_when_it_was_trained(trained, tmp_path):
@@ -131,7 +132,7 @@ def test_weights_to_start_from_are_not_needed_to_use_a_run(tmp_path):
     pixels = images.permute(0, 2, 3, 1).numpy()
     run = train(problem, train=(pixels, labels.numpy()), out=tmp_path / "run")
     start = torch.load(tmp_path / "start.pt", weights_only=True)
-    assert torch.equal(run.model.body.bn1.running_mean, start["bn1.running_mean"])
+    assert torch.equal(run.model.network.body.bn1.running_mean, start["bn1.running_mean"])
     assert str(tmp_path / "start.pt") in run.record["data"]
     (tmp_path / "start.pt").unlink()
     outputs = load_run(tmp_path / "run").predict(pixels[:6]).outputs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rankwise.problems import BadRecipe, dump_problem, load_problem, make_problem
-from rankwise.problems.kinds import KINDS, library
+from rankwise.problems.load import KINDS, library
 
 BASE = {"task": "tabular", "data": {"train": "cells.csv"}}
 
@@ -16,7 +16,7 @@ WRONG = [
     ({}, "task: missing; expected one of tabular"),
     ({"task": "tabul"}, "task: unknown task 'tabul'; did you mean 'tabular'?"),
     (["los.prior=1"], "los: unknown key; did you mean 'loss'?"),
-    (["data.lable=class"], "data.lable: unknown key; did you mean 'label'? (known: categories, drop, features"),
+    (["data.lable=class"], "data.lable: unknown key; did you mean 'label'? (known: cache, categories, drop, features"),
     (["data.train=7"], "data.train: expected a file, got 7"),
     (["data.validation=1.5"], "data.validation: expected a file, or a share of the rows between 0 and 1, got 1.5"),
     (["data.missing=drop"], "data.missing: expected 'auto', 'error' or 'median', got 'drop'"),
@@ -34,6 +34,10 @@ WRONG = [
     (["optimiser.nesterov=3"], "optimiser.nesterov: expected true or false, got 3"),
     (["schedule.name=linear"], "schedule.name: expected 'cosine', 'steps' or 'constant', got 'linear'"),
     (["budget.steps=many"], "budget.steps: expected a whole number, got 'many'"),
+    (["budget.steps=true"], "budget.steps: expected a number or a name, got True"),
+    (["data.label=no"], "data.label: expected a number or a name, got False; put yes, no, on, off in quotes"),
+    (["seeds=[1, true]"], "seeds: expected a number or a name, got True"),
+    (["optimiser.learning_rate=.inf"], "optimiser.learning_rate: expected a finite number, got inf"),
     (["budget={steps: 5, epochs: 5}"], "budget: expected steps or epochs, one of the two"),
     (["metrics=ap"], "metrics: expected a list, got 'ap'"),
     (["metrics=[]"], "metrics: expected at least one, got []"),
@@ -66,6 +70,10 @@ def test_changes_are_applied_to_what_the_file_says():
     assert problem.budget.in_steps(10) == 20
     assert problem.data.drop == ("a", "b")
     assert problem.seeds == (4, 5)
+
+
+def test_names_that_yaml_takes_for_true_and_false_can_be_quoted():
+    assert make_problem(BASE, ['data.label="no"', "refit=on"]).data.label == "no"
 
 
 def test_a_loss_may_be_a_name_alone_or_a_sum():

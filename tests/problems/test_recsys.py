@@ -12,7 +12,7 @@ from torch import nn
 from rankwise.data import Interactions, InteractionSchema, Split, cut_histories, hold_out, leave_one_out
 from rankwise.losses import NDCGLoss, SwitchLoss
 from rankwise.models import EASE, Blend, standardise
-from rankwise.problems import Recommendation, rows
+from rankwise.problems import Recommendation, batches
 from rankwise.runs import load_run, train
 from rankwise.samplers.queries import HistoryBatchSampler
 from rankwise.testing import check_sampler
@@ -77,7 +77,7 @@ def slow_ndcg(scores, data, part, k):
 @pytest.mark.parametrize("part", ["train", "validation", "test"])
 @pytest.mark.parametrize("cells", [2**22, 7 * ITEMS, 1])
 def test_all_items_are_ranked_but_those_known_then(part, cells, monkeypatch):
-    monkeypatch.setattr(rows, "_CELLS", cells)
+    monkeypatch.setattr(batches, "_CELLS", cells)
     scores = torch.randperm(ITEMS, generator=torch.Generator().manual_seed(3)).float()
     problem = Recommendation(metrics=("ndcg@5", "recall@5"))
     found = problem.evaluate(Table(scores), PARTS.part(part)).per_query["ndcg@5"]
@@ -95,7 +95,7 @@ def test_judging_leaves_the_mode_of_a_model_as_it_was():
 @pytest.mark.parametrize("name", ["blend", "item-item", "matrix-factorisation", "neumf"])
 @pytest.mark.parametrize("cells", [2**22, 7 * ITEMS, 1])
 def test_scores_are_those_of_the_model_in_evaluation_mode(name, cells, monkeypatch):
-    monkeypatch.setattr(rows, "_CELLS", cells)
+    monkeypatch.setattr(batches, "_CELLS", cells)
     problem = Recommendation(model={"name": name, "dimensions": 4})
     model = problem.build_model(SCHEMA)
     features = PARTS.test.known.dense() if name in ("blend", "item-item") else torch.arange(USERS)

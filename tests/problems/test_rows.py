@@ -7,7 +7,7 @@ import torch
 from sklearn.metrics import average_precision_score
 from torch import nn
 
-from rankwise.data import TableSchema
+from rankwise.data import Part, TableSchema
 from rankwise.losses import AUPRCLoss
 from rankwise.metrics import evaluate_retrieval
 from rankwise.problems import Retrieval, Tabular
@@ -22,8 +22,20 @@ def test_batches_hold_the_promised_positives():
     assert counts == {(40, 5)}
 
 
+@pytest.mark.parametrize(
+    "positives, negatives, size, expected",
+    [(100, 10_000, 256, 23), (5, 400, 256, 26), (200, 60, 256, 196), (1, 99, 20, 1)],
+)
+def test_batches_have_positives_by_the_root_of_their_number(positives, negatives, size, expected):
+    labels = (torch.arange(positives + negatives) < positives).long()
+    loader = Tabular(batches={"size": size}).train_loader(Part(torch.zeros(len(labels), 1), labels), seed=0)
+    batch = next(iter(loader))
+    assert len(batch.labels) == size
+    assert int(batch.labels.sum()) == min(expected, positives)
+
+
 def test_shuffled_batches_show_a_row_at_most_once_per_epoch():
-    problem = Tabular(loss="cross-entropy", batches={"size": 64})
+    problem = Tabular(loss="cross-entropy", batches={"size": 64, "positives": "random"})
     batches = list(problem.train_loader(EIGHTS.train, seed=0))
     rows = torch.cat([features for features, *_ in batches])
     assert [len(labels) for _, labels, *_ in batches] == [64] * 9

@@ -6,7 +6,7 @@ import pytest
 
 from rankwise.losses import LOSSES, create_loss
 from rankwise.problems import Tabular
-from rankwise.problems.kinds import KINDS, problem_class
+from rankwise.problems.load import KINDS, problem_class
 from rankwise.problems.spaces import (
     _KINDS,
     _LOSSES,
@@ -46,7 +46,7 @@ def test_rates_are_searched_around_those_of_the_recipe() -> None:
 
 
 def test_options_that_the_recipe_switched_off_are_not_searched() -> None:
-    assert "model.regressions.regularisation" not in default_spaces(Tabular(model={"regressions": None}))
+    assert "model.ensemble.regularisation" not in default_spaces(Tabular(model={"ensemble": None}))
 
 
 @pytest.mark.parametrize("text", ["log:0.0001:0.1", "linear:0:0.5", "int:8:64", "choice:[[64], [64, 64]]"])
@@ -105,14 +105,14 @@ def test_what_cannot_be_searched_is_refused(key: str, space: str | None, said: s
 
 
 def test_searching_nothing_is_refused() -> None:
-    problem = Tabular(loss="cross-entropy", model={"regressions": None})
+    problem = Tabular(loss="cross-entropy", model={"ensemble": None})
     with pytest.raises(ValueError, match="at least one option"):
         make_spaces(problem, dict.fromkeys(default_spaces(problem)))
 
 
 def test_what_a_recipe_says_of_an_option() -> None:
     problem = Tabular(loss={"name": "focal", "alpha": 0.5})
-    said = [option_of(problem, key) for key in ("loss.alpha", "loss.gamma", "model.hidden", "model.regressions.none")]
+    said = [option_of(problem, key) for key in ("loss.alpha", "loss.gamma", "model.hidden", "model.ensemble.none")]
     assert said == [0.5, 2.0, [64, 64], None]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -13,6 +14,7 @@ import rankwise as rw
 from rankwise.data import DataNote, TextCollection
 from rankwise.problems import TextSearch, infer_problem
 from rankwise.testing import check_problem
+from rankwise.training import fit
 from workers.texts import make_texts, write_beir
 
 pytest.importorskip("bm25s")
@@ -131,7 +133,24 @@ def test_vectors_of_queries_give_the_cosines_of_the_search(run, collection):
     torch.testing.assert_close(vectors.norm(dim=1), torch.ones(len(texts)))
     with run.model.using(int(run.model.chosen), 0.0):
         best = run.search(texts, k=1)
-    torch.testing.assert_close((vectors @ run.schema.vectors.T).argmax(1), best.items[:, 0])
+    torch.testing.assert_close((vectors @ run.model.document_vectors().T).argmax(1), best.items[:, 0])
+
+
+def test_only_documents_relevant_to_training_queries_are_moved(collection):
+    problem = TextSearch(**SHORT)
+    row = pl.int_range(pl.len())
+    one_each = collection.judgements.filter(row % 8 == row // 8 % 8)
+    schema, split = problem.read({"train": replace(collection, judgements=one_each)})
+    cut = problem.cut(split, seed=0)
+    model = fit(problem.changed(evaluation={"weights": "last"}), schema, cut, seed=0).model
+    relevant = cut.train.labels.dense().gt(0).any(0)
+    assert 0 < int(relevant.sum()) < int(split.train.labels.dense().gt(0).any(0).sum())
+    model.choose(1, 0.0)  # the softmax moves every one of them
+    moved = (model.document_vectors() != schema.vectors).any(1)
+    assert torch.equal(moved, relevant)
+    torch.testing.assert_close(model.document_vectors().norm(dim=1)[relevant], torch.ones(int(relevant.sum())))
+    scores = model.cosines(cut.train.vectors)
+    torch.testing.assert_close(scores, model.embed(cut.train.vectors) @ model.document_vectors().T)
 
 
 def test_evaluation_of_a_source_is_that_of_its_pairs(run, collection):

@@ -19,8 +19,8 @@ from rankwise.report import Figure, Listing, Report, Section, Table, render_repo
 from rankwise.report.content import Axis, Frame, Gallery, Panel, Picture, Series, Strip
 from rankwise.report.demo import demo_report, demo_sentences
 from rankwise.report.drawing import draw, numbers_table
+from rankwise.report.examples import data_uri, png
 from rankwise.report.figures import mean_precision_curve, precision_at_positives
-from rankwise.report.pictures import data_uri, png
 from rankwise.report.plots import axis, log_axis
 
 HOSTILE = "</script><script>alert('x')</script><img src=x onerror=alert(1)>"

@@ -162,17 +162,12 @@ def raw_inputs(case, run, source):
 
 OTHERS = ("tabular log", "context-aware", "pap", "retrieval", "longtail", "multilabel", "ease", "matrix-factorisation",
           "neumf")  # fmt: skip
-CASES = [
-    "tabular",
-    "ltr",
-    "image-retrieval",
-    "recsys",
-    *(pytest.param(each, marks=pytest.mark.slow) for each in OTHERS),
-]
+QUICK = [(case, suffix) for case in ("tabular", "ltr", "image-retrieval", "recsys") for suffix in FORMATS]
+QUICK += [("context-aware", "pt2"), ("matrix-factorisation", "pt2")]
+SLOW = [(case, suffix) for case in OTHERS for suffix in FORMATS if (case, suffix) not in QUICK]
 
 
-@pytest.mark.parametrize("suffix", FORMATS)
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case, suffix", [*QUICK, *(pytest.param(*each, marks=pytest.mark.slow) for each in SLOW)])
 def test_the_file_gives_the_outputs_of_the_run(trained, exported, case, suffix):
     run, source = trained(case)
     file = exported(case, suffix)

@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from rankwise.cli import main
-from rankwise.problems.kinds import KINDS
+from rankwise.problems.load import KINDS
 from workers.browser import Browser, require_browser
 from workers.kinds import HOSTILE, write_kinds
 
@@ -98,6 +98,13 @@ def test_pictures_are_shown_with_their_verdict(runs, kind):
     right, wrong = (page.count(f'class="picture {verdict}"') for verdict in ("right", "wrong"))
     assert right + wrong == 10 * strips
     assert min(right, wrong) > 0
+
+
+@pytest.mark.parametrize("kind, chosen", [("multilabel", True), ("image-retrieval", False)])
+def test_a_report_says_that_a_step_was_chosen_only_if_one_was(runs, kind, chosen):
+    page = (runs / kind / "report.html").read_text()
+    assert "Then trained again from the same seed" in page
+    assert ("was chosen on the validation data" in page) == chosen
 
 
 def test_a_report_can_be_made_again_and_is_the_same(runs, capsys, monkeypatch):

@@ -174,25 +174,65 @@ def test_a_run_that_another_training_wrote_meanwhile_is_not_overwritten(tmp_path
     assert (tmp_path / "run.json").read_text() == "theirs"
 
 
-def test_a_run_of_an_older_format_is_migrated_once(tmp_path):
-    path = write_table(tmp_path / "rows.csv")
-    alone = {"model": {"regressions": None}, "refit": False}  # as in version 0.1
-    run = rw.train(Tabular(data={"train": str(path), "label": "ill"}, **alone, **SHORT), out=tmp_path / "run")
-    old = tmp_path / "old"
+def train_as_before(path, folder, **data):
+    """Train as version 0.1 did, and write the folder in its format."""
+    alone = {"model": {"ensemble": None}, "refit": False}
+    run = rw.train(Tabular(data={"train": str(path), "label": "ill", **data}, **alone, **SHORT), out=folder / "run")
+    old = folder / "old"
     shutil.copytree(run.folder, old)
     record = json.loads((old / "run.json").read_text())
     recipe = {**record["recipe"], "place": record["recipe"].pop("device")}
     for key in ("device", "refit"):
         recipe.pop(key, None)
-    recipe["model"].pop("regressions")
+    recipe["model"].pop("ensemble")
     (old / "record.json").write_text(json.dumps({**record, "recipe": recipe}))
     for name in ("run.json", "schema.json", "model.safetensors"):
         (old / name).unlink()
+    return run, old
+
+
+def test_a_run_of_an_older_format_is_migrated_once(tmp_path):
+    path = write_table(tmp_path / "rows.csv")
+    run, old = train_as_before(path, tmp_path)
     with pytest.warns(FutureWarning) as warned:
         opened = rw.load_run(old)
     assert any("from format 1" in str(each.message) for each in warned)
     torch.testing.assert_close(opened.predict(path).outputs, run.predict(path).outputs)
     assert torch.equal(rw.load_run(old).predict(path).outputs, opened.predict(path).outputs)
+
+
+def test_a_run_of_an_older_format_keeps_the_columns_that_are_left_out_today(tmp_path):
+    """Version 0.1 used every column, also one of numbers of rows."""
+    path = write_table(tmp_path / "rows.csv")
+    head, *lines = path.read_text().splitlines()
+    path.write_text("\n".join([f"row_id,{head}", *(f"{number},{line}" for number, line in enumerate(lines))]) + "\n")
+    every = head.split(",")
+    every.remove("ill")
+    run, old = train_as_before(path, tmp_path, features=["row_id", *every])
+    record = json.loads((old / "record.json").read_text())
+    del record["recipe"]["data"]["features"]
+    (old / "record.json").write_text(json.dumps(record))
+    with pytest.warns(FutureWarning):
+        opened = rw.load_run(old)
+    assert opened.schema.features == run.schema.features == ("row_id", *every)
+    torch.testing.assert_close(opened.predict(path).outputs, run.predict(path).outputs)
+
+
+def test_a_run_of_an_older_format_whose_data_have_changed_is_refused(tmp_path):
+    path = write_table(tmp_path / "rows.csv")
+    _, old = train_as_before(path, tmp_path)
+    head, *lines = path.read_text().splitlines()
+    path.write_text("\n".join([f"{head},more", *(f"{line},{number % 7}" for number, line in enumerate(lines))]) + "\n")
+    changed = pytest.raises(ValueError, match=f"{old}: the run does not fit its training data")
+    with pytest.warns(FutureWarning, match="'place' is now called 'device'"), changed:
+        rw.load_run(old)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"recipe": 1}', '{"recipe": {"task": "none"}}'])
+def test_a_record_of_an_older_format_that_is_none_is_refused_by_name(content, tmp_path):
+    (tmp_path / "record.json").write_text(content)
+    with pytest.raises(ValueError, match=r"record\.json: expected the record of a run"):
+        rw.load_run(tmp_path)
 
 
 def test_a_run_of_an_older_format_needs_its_training_data_once(trained, tmp_path):
@@ -273,8 +313,9 @@ def test_a_continued_run_that_is_killed_at_its_start_goes_on_from_the_same_weigh
 def test_a_continued_run_does_not_go_on_from_other_weights(trained, tmp_path):
     run, _ = trained
     shutil.copytree(run.folder, tmp_path / "first")
-    more = continue_run(tmp_path / "first", out=tmp_path / "more")
-    continue_run(tmp_path / "more", out=tmp_path / "further")
+    changes = ["evaluation={every: null, weights: last}"]
+    more = continue_run(tmp_path / "first", changes=changes, out=tmp_path / "more")
+    continue_run(tmp_path / "more", changes=changes, out=tmp_path / "further")
     shutil.copy(tmp_path / "further" / "model.safetensors", tmp_path / "first")
     with pytest.raises(ValueError, match=r"the weights of .*first, from which it began, changed since"):
         train_seeds(more.problem, out=tmp_path / "more", resume=True)

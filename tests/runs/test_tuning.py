@@ -26,8 +26,9 @@ from workers.patience import PATIENCE
 PROBLEM = Tabular(
     budget={"steps": 4},
     evaluation={"every": 2},
-    model={"regressions": None, "hidden": [4]},
+    model={"ensemble": None, "hidden": [4]},
     batches={"size": 16},
+    optimiser={"weight_decay": 0.0},
     refit=False,
 )
 SPACES = {"model.hidden": "choice:[[4], [8]]", "loss.update_rate": None}
@@ -282,7 +283,7 @@ def test_two_processes_share_the_trials_and_compare_once(tmp_path: Path) -> None
 import numpy as np, rankwise
 from rankwise.problems import Tabular
 saved = np.load({str(tmp_path / "rows.npz")!r})
-problem = Tabular(budget={{"steps": 100}}, evaluation={{"every": 50}}, model={{"regressions": None}}, refit=False)
+problem = Tabular(budget={{"steps": 100}}, evaluation={{"every": 50}}, model={{"ensemble": None}}, refit=False)
 tuned = rankwise.tune(problem, train=(saved["X"], saved["y"]), out={str(tmp_path / "out")!r}, trials=10, seeds=2)
 print(len(tuned.trials), bool(tuned.runs))
 """
@@ -296,7 +297,7 @@ print(len(tuned.trials), bool(tuned.runs))
     assert told.count("True") >= 1
     # Whoever comes later sees all of them, and the comparison of the others.
     tuned = rankwise.tune(
-        Tabular(budget={"steps": 100}, evaluation={"every": 50}, model={"regressions": None}, refit=False),
+        Tabular(budget={"steps": 100}, evaluation={"every": 50}, model={"ensemble": None}, refit=False),
         train=(X, y),
         out=tmp_path / "out",
         trials=10,

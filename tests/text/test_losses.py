@@ -130,6 +130,44 @@ def test_unknown_documents_and_queries_are_refused(encoder, texts):
         CorpusRankingLoss(encoder, documents, judgements, torch.nn.MSELoss())
 
 
+CORPUS = {"d1": "red", "d2": "blue"}
+NOT_A_COLLECTION = {
+    "documents without names": (["red"], {"q": {"d1": 1}}, "corpus: expected texts by name.*got list"),
+    "no documents": ({}, {"q": {"d1": 1}}, "corpus: expected texts, got none"),
+    "a document that is no text": ({"d1": 1}, {"q": {"d1": 1}}, "corpus: expected texts by name, got int for 'd1'"),
+    "sets of relevant documents": (CORPUS, {"q": {"d1"}}, "expected grades by document.*got set for query 'q'"),
+    "pairs": (CORPUS, [("q", "d1")], "expected grades by query and document.*got list"),
+    "an unknown document": (CORPUS, {"q": {"d3": 1}}, "expected documents of the corpus, got 'd3' for query 'q'"),
+    "grades in words": (CORPUS, {"q": {"d1": "high"}}, "got 'high' for query 'q' and document 'd1'"),
+    "nothing relevant": (CORPUS, {"q": {"d1": 0}}, "expected a query with a relevant document, got none"),
+}
+
+
+@pytest.mark.parametrize("what", NOT_A_COLLECTION)
+def test_one_sentence_says_what_is_no_collection(encoder, what):
+    corpus, judgements, expected = NOT_A_COLLECTION[what]
+    with pytest.raises((TypeError, ValueError), match=expected):
+        CorpusRankingLoss(encoder, corpus, judgements)
+    with pytest.raises((TypeError, ValueError), match=expected):
+        GradedRetrievalEvaluator({"q": "red"}, corpus, judgements)
+
+
+@pytest.mark.parametrize("labels", [None, torch.tensor([99]), torch.tensor([0.5])])
+def test_labels_that_are_no_numbers_of_queries_are_refused(encoder, texts, labels):
+    documents, _, judgements = texts
+    loss = CorpusRankingLoss(encoder, documents, judgements)
+    with pytest.raises(ValueError, match=r"expected numbers of the 16 judged queries, as the column `label`"):
+        loss([encoder.preprocess(["red"])], labels)
+
+
+def test_the_evaluator_refuses_unknown_queries_and_metrics_at_once(texts):
+    documents, queries, judgements = texts
+    with pytest.raises(ValueError, match="expected judged queries among the queries, got 'q0'"):
+        GradedRetrievalEvaluator({"q1": queries["q1"]}, documents, judgements)
+    with pytest.raises(ValueError, match="unknown metric 'ndgc'"):
+        GradedRetrievalEvaluator(queries, documents, judgements, metrics="ndgc@10")
+
+
 @pytest.mark.parametrize("name", ["listwise-cross-entropy", "ndcg", "top-k-ndcg", "lambdarank"])
 def test_lists_of_a_cross_encoder_cost_what_their_scores_cost(tmp_path, texts, name):
     documents, queries, _ = texts
@@ -161,6 +199,14 @@ def test_lists_and_labels_of_unlike_lengths_are_refused(tmp_path, texts):
         loss([["a"], [["b", "c"]]], [torch.tensor([1])])
     with pytest.raises(ValueError, match="got one number each"):
         loss([["a"], [["b"]]], torch.tensor([1]))
+    wrong = {
+        "2 columns of texts and labels": ([["a"], ["b"]], torch.tensor([1])),
+        "3 columns of texts and labels": ([["a"], [["b"]], [["c"]]], [torch.tensor([1])]),
+        "2 columns of texts without labels": ([["a"], [["b"]]], None),
+    }
+    for got, given in wrong.items():
+        with pytest.raises(ValueError, match=f"train_dataset: expected a column of queries.*got {got}"):
+            loss(*given)
 
 
 def test_the_evaluator_knows_grades(encoder, texts):

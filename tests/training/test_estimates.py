@@ -23,6 +23,8 @@ def make(kind, **options):
     """A problem and a split."""
     if kind == "V":
         return eights({"name": "soprc", **options}), EIGHTS
+    if kind == "ensemble":
+        return eights({"name": "soprc", **options}, model={**ROWS, "ensemble": {"folds": 3}}), EIGHTS
     if kind == "mu":
         return eights({"name": "stable-ap", **options}), EIGHTS
     if kind == "classes":
@@ -53,7 +55,7 @@ def trained(kind, steps=30):
     return problem, split, run
 
 
-@pytest.mark.parametrize("kind", ["V", "mu", "classes"])
+@pytest.mark.parametrize("kind", ["V", "mu", "classes", "ensemble"])
 def test_a_memory_of_the_last_batch_only_is_exact_where_that_batch_is_everything(kind):
     problem, split = make(kind, update_rate=1.0)
     model, loss = start(problem, split)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from lightning_fabric.plugins.environments import LightningEnvironment, TorchElasticEnvironment
 
-from rankwise.training.launchers import SrunEnvironment, find_launch
+from rankwise.training.processes import SrunEnvironment, find_launch
 
 STEP = {
     "SLURM_NTASKS": "8",

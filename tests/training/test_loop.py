@@ -153,7 +153,7 @@ def test_a_loader_that_cannot_be_resumed_trains_but_saves_nothing(tmp_path):
 
 
 def test_accumulating_batches_of_an_itemwise_loss_equals_one_larger_batch():
-    large, small = (eights("cross-entropy", size=size, positives=None) for size in (64, 16))
+    large, small = (eights("cross-entropy", size=size, positives="random") for size in (64, 16))
     one = fit_with(large, EIGHTS, steps=6, every=None, optimiser=SGD)
     four = fit_with(small, EIGHTS, steps=6, every=None, optimiser=SGD, gradient={"accumulate": 4})
     for name, value in one.model.state_dict().items():
@@ -172,7 +172,7 @@ def test_a_batch_in_chunks_trains_as_the_whole_batch():
 
 
 def test_clipping_limits_the_step():
-    plain = {"name": "sgd", "learning_rate": 1.0, "momentum": 0.0}
+    plain = {"name": "sgd", "learning_rate": 1.0, "momentum": 0.0, "weight_decay": 0.0}
     free, clipped = (train(steps=1, every=None, optimiser=plain, gradient={"clip": norm}) for norm in (None, 1e-3))
     start = train(steps=1, every=None, optimiser={**plain, "learning_rate": 1e-30})
 
@@ -215,10 +215,37 @@ def test_other_precisions_train_to_about_the_same(precision):
     [
         ({"precision": "16"}, "precision\n  Input should be '32', '64', 'bf16' or 'fp16'"),
         ({"precision": "fp16"}, 'precision: expected "32", "64" or "bf16" on the CPU'),
-        ({"accelerator": "gpu"}, "accelerator\n  Input should be 'cpu', 'cuda' or 'auto'"),
+        ({"accelerator": "gpu"}, "accelerator\n  Input should be 'cpu', 'cuda', 'mps', 'xpu' or 'auto'"),
         ({"devices": 0}, "devices\n  Input should be greater than or equal to 1"),
     ],
 )
 def test_wrong_devices_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         DeviceOptions(**options)
+
+
+@pytest.mark.parametrize(
+    "name, found", [("cuda", "cuda.is_available"), ("mps", "backends.mps.is_available"), ("xpu", "xpu.is_available")]
+)
+def test_an_accelerator_that_is_not_there_is_refused(name, found, monkeypatch):
+    monkeypatch.setattr(f"torch.{found}", lambda: False)
+    with pytest.raises(ValueError, match=f'expected {name.upper()} for "{name}", which this machine lacks'):
+        DeviceOptions(accelerator=name)
+
+
+def test_what_a_recipe_cannot_do_on_a_device_is_refused(monkeypatch):
+    monkeypatch.setattr("torch.xpu.is_available", lambda: True)
+    monkeypatch.setattr("torch.backends.mps.is_available", lambda: True)
+    with pytest.raises(ValueError, match="which Lightning Fabric lacks"):
+        DeviceOptions(accelerator="xpu")
+    for wrong in ({"devices": 2}, {"precision": "64"}):
+        with pytest.raises(ValueError, match='one device and no float64 with accelerator "mps"'):
+            DeviceOptions(accelerator="mps", **wrong)
+    assert DeviceOptions(accelerator="mps").device_type == "mps"
+
+
+def test_a_compiled_training_is_the_plain_one():
+    rule = {"name": "sgd", "learning_rate": 0.1}
+    plain, compiled = (train(steps=3, optimiser=rule, device={"compile": c}) for c in (False, True))
+    assert compiled.history.losses == pytest.approx(plain.history.losses, rel=1e-4)
+    torch.testing.assert_close(compiled.model.state_dict(), plain.model.state_dict(), rtol=1e-4, atol=1e-5)

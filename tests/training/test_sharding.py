@@ -7,7 +7,7 @@ import torch
 from lightning_fabric import Fabric
 from lightning_fabric.strategies.dp import DataParallelStrategy
 
-from rankwise.training import Checkpoints
+from rankwise.training import Checkpoints, read_checkpoint
 from workers.fitting import EIGHTS, eights, fit_with
 from workers.processes import rank_environments, run_ranks
 from workers.sharded_fit import fit_sharded, refuse_sharded
@@ -38,7 +38,7 @@ def test_two_sharded_ranks_train_the_weights_of_one_process(tmp_path, case):
 def test_the_checkpoint_of_sharded_ranks_is_that_of_one_process(tmp_path):
     loss, options = CASES["adamw"]
     run_ranks(fit_sharded, 2, rank_environments(2), str(tmp_path), loss, options)
-    start = torch.load(tmp_path / "step-00000012.pt", weights_only=True)
+    start = read_checkpoint(tmp_path / "step-00000012.pt")
     found = torch.load(tmp_path / "weights.pt", weights_only=True)
     alone = fit_with(eights(loss), EIGHTS, steps=24, every=12, start=start, **options)
     for name, value in alone.model.state_dict().items():

@@ -14,8 +14,13 @@ ROWS = {"hidden": (64,), "scaling": "none"}
 def eights(
     loss: Any = "soprc", *, size: int = 64, positives: int | None = 8, kind: type = Tabular, **options: Any
 ) -> Any:
-    """A tabular problem for `load_eights`."""
-    given = {"model": ROWS, "batches": {"size": size, "positives": positives}, "metrics": ("ap",), **options}
+    """A tabular problem for `load_eights`: one network."""
+    given = {
+        "model": {**ROWS, "ensemble": None},
+        "batches": {"size": size, "positives": positives},
+        "metrics": ("ap",),
+        **options,
+    }
     return kind(loss=loss, **given)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import torch
 
 from workers.boxed_pictures import write_coco
 from workers.pictures import make_pictures
@@ -120,6 +121,8 @@ def _write_photos(folder):
     from PIL import Image
 
     images, labels = make_pictures(classes=len(HOSTILE), each=16, size=20)
+    noise = torch.randint(0, 256, images.shape, generator=torch.Generator().manual_seed(1))
+    images = ((images + 3 * noise) // 4).to(torch.uint8)  # faint, so that reports have mistakes to show
     for number, (image, label) in enumerate(zip(images, labels.tolist(), strict=True)):
         # A slash cannot be part of a name; everything else can.
         place = folder / HOSTILE[label].replace("/", "")

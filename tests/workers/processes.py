@@ -93,13 +93,19 @@ def run_ranks(work: Callable[..., None], world: int, *arguments: object) -> None
     start_processes(work, (world, *arguments), nprocs=world, start_method=METHOD)
 
 
+def free_port() -> int:
+    """Return a port of this machine that nobody listens on."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
 def rank_environments(world: int) -> list[dict[str, str]]:
     """Return the variables that torchrun sets for each rank; nothing for one process alone."""
     if world == 1:
         return [{}]
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    port = str(free_port())
     shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(world), "GROUP_RANK": "0"}
     shared |= {"LOCAL_WORLD_SIZE": str(world), "TORCHELASTIC_RUN_ID": "tests", "GLOO_SOCKET_IFNAME": "lo"}
     return [{**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(world)]
@@ -107,9 +113,7 @@ def rank_environments(world: int) -> list[dict[str, str]]:
 
 def srun_environments(world: int) -> list[dict[str, str]]:
     """Return the variables that srun sets for each task of a step on one node."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    port = str(free_port())
     shared = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_NTASKS": str(world), "SLURM_STEP_NUM_TASKS": str(world)}
     shared |= {"SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_NODELIST": "127.0.0.1", "SLURM_NODEID": "0"}
     shared |= {"MASTER_PORT": port, "GLOO_SOCKET_IFNAME": "lo"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from lightning_fabric import Fabric
 from lightning_fabric.strategies import ModelParallelStrategy
 from torch.distributed.fsdp import fully_shard
 
-from rankwise.training import Checkpoints
+from rankwise.training import Checkpoints, read_checkpoint
 from workers.fitting import EIGHTS, eights, fit_with
 
 
@@ -40,9 +41,9 @@ def fit_sharded(
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     fabric = sharded_fabric(world)
-    store = Checkpoints(folder, keep=100)
+    store = Checkpoints(Path(folder), keep=100)
     straight = fit_with(eights(loss), EIGHTS, steps=24, every=12, fabric=fabric, checkpoints=store, **options)
-    start = torch.load(store.folder / "step-00000012.pt", weights_only=True)
+    start = read_checkpoint(store.folder / "step-00000012.pt")
     fabric = sharded_fabric(world)
     again = fit_with(eights(loss), EIGHTS, steps=24, every=12, fabric=fabric, start=start, **options)
     if rank == 0:

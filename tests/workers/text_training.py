@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from pathlib import Path
 
@@ -90,7 +91,7 @@ def bi_encoder(folder: Path, name: str, steps: int, batch: int, precision: str):
     from rankwise.text import CorpusRankingLoss, GradedRetrievalEvaluator
 
     documents, queries, judgements = collection()
-    where = make_encoder(folder / f"{name}-start-{torch.initial_seed()}", [*documents.values(), *queries.values()])
+    where = make_encoder(folder / f"{name}-start-{os.getpid()}", [*documents.values(), *queries.values()])
     model = SentenceTransformer(str(where), device="cpu")
     if precision == "double":
         model.double()
@@ -115,9 +116,7 @@ def cross_encoder(folder: Path, name: str, steps: int, batch: int, precision: st
     from rankwise.text import CrossEncoderListLoss
 
     documents, queries, judgements = collection()
-    where = make_cross_encoder(
-        folder / f"{name}-start-{torch.initial_seed()}", [*documents.values(), *queries.values()]
-    )
+    where = make_cross_encoder(folder / f"{name}-start-{os.getpid()}", [*documents.values(), *queries.values()])
     model = CrossEncoder(str(where), num_labels=1, device="cpu")
     if precision == "double":
         model.double()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from rankwise.problems.inspection import Box, Drawing
-from rankwise.report.pictures import data_uri
+from rankwise.report.examples import data_uri
 
 __all__ = ["draw_frames"]
 

@@ -1,4 +1,8 @@
-"""The Cranfield collection: 1,400 abstracts, 225 queries, grades 4 (a complete answer) to 1 (of minimal interest)."""
+"""Text collections with graded judgements: Cranfield, and the pages of numpy's documentation.
+
+Cranfield has 1,400 abstracts, 225 queries, grades 4 (a complete answer) to 1 (of minimal interest). A page of numpy
+answers the question that its own first lines are (grade 2), and in part those of the pages that name it (grade 1).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ import torch
 from benchmarks.find import find_data
 from rankwise.data import Judgements, TextCollection
 
-__all__ = ["folds", "load"]
+__all__ = ["COLLECTIONS", "FOLDS", "folds", "load", "load_numpy"]
 
 FOLDS = 5
 
@@ -30,6 +34,33 @@ def load() -> TextCollection:
         queries,
         Judgements(names, torch.tensor([int(row[0]) - 1 for row in rows]), tuple(row[1] for row in rows), grades),
     )
+
+
+def load_numpy() -> TextCollection:
+    """Return the pages of numpy's functions and classes that name others under "See Also"."""
+    pages = {name: (getattr(np, name).__doc__ or "").partition("See Also") for name in sorted(np.__all__)}
+    pages = {name: page for name, page in pages.items() if len(page[0]) > 400 and page[2]}
+    rows = [(name, name, 2.0) for name in pages]
+    rows += [
+        (name, other, 1.0)
+        for name, (_, _, more) in pages.items()
+        for other in pages
+        if other != name and re.search(rf"\b{other}\b", more[:400])
+    ]
+    names = tuple(pages)
+    return TextCollection(
+        {name: page[0][200:] for name, page in pages.items()},
+        {name: " ".join(page[0][:200].split()) for name, page in pages.items()},
+        Judgements(
+            names,
+            torch.tensor([names.index(row[0]) for row in rows]),
+            tuple(row[1] for row in rows),
+            torch.tensor([row[2] for row in rows]),
+        ),
+    )
+
+
+COLLECTIONS = {"cranfield": load, "numpy": load_numpy}
 
 
 def folds(queries: int) -> list[list[int]]:

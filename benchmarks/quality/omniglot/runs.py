@@ -27,7 +27,7 @@ SEMI_VARIANCE = {"name": "semi-variance", "positive": 3, "negative": 15}
 
 @dataclass(frozen=True)
 class AddOns:
-    """What is added to a loss: a weight decay, a memory from 70 % of the steps on, semi-variance, feature mixup, and
+    """Additions to a loss: a weight decay, a memory from 70 % of the steps on, semi-variance, feature mixup, and
     scores under the weights before the last step (equation 6 of stable AP)."""
 
     decay: float

@@ -1,4 +1,4 @@
-"""What do parts of the papers' methods change? `python -m benchmarks.quality.papers [--only omniglot] [--minutes M]`.
+"""Measure parts of the papers' methods: `python -m benchmarks.quality.papers [--only omniglot] [--minutes M]`.
 
 Equation 6 and feature mixup of stable AP, the prior of SOPRC, the selectors and the threshold of K-SONG: three seeds
 each, the same number of steps, nothing chosen by the figures. Needs `omniglot`, `cifar10-jpg` and `letor-mq2008` under

@@ -19,23 +19,28 @@ import torch
 from benchmarks.quality.suite.cells import Cell, Cells, default_cache
 from benchmarks.quality.suite.report import report
 
-KINDS = {"tabular": "benchmarks.quality.suite.tabular", "mixed": "benchmarks.quality.suite.mixed"}
+KINDS = ("tabular", "mixed", "images", "search", "recommendation", "labels")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kind", choices=list(KINDS), default="tabular")
+    parser.add_argument("--kind", choices=KINDS, default="tabular")
     parser.add_argument("--half", choices=["development", "confirmation"], default="development")
     parser.add_argument("--cache", type=Path, default=default_cache(), help="folder of cached results")
     parser.add_argument("--redo", action="append", default=[], help="a contender to run anew; may be repeated")
     parser.add_argument("--without", action="append", default=[], help="a contender to leave out; may be repeated")
+    parser.add_argument(
+        "--data", action="append", default=[], help="a data set to run; may be repeated; by default all"
+    )
     parser.add_argument("--ours", help="the contender that the others are compared with; by default that of the kind")
     parser.add_argument("--cuts", type=int, default=3, help="folds of five to test on, at least 2")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    kind = importlib.import_module(KINDS[options.kind])
+    kind = importlib.import_module(f"benchmarks.quality.suite.{options.kind}")
     contenders = [name for name in kind.CONTENDERS if name not in options.without]
-    data = kind.data_sets(options.half)
+    data = [name for name in kind.data_sets(options.half) if not options.data or name in options.data]
+    if missing := set(options.data) - set(data):
+        parser.error(f"--data: expected one of {', '.join(kind.data_sets(options.half))}, got {missing.pop()!r}")
     cells = Cells(options.cache / f"{options.kind}.csv", redo=frozenset(options.redo))
     for cut in range(options.cuts):
         for name in data:

@@ -10,6 +10,9 @@ from scipy.stats import rankdata
 
 __all__ = ["Results", "report"]
 
+# Names with one of these words are of this library.
+OWN = ("rankwise", "APClassifier", "NDCGRanker", "ours")
+
 # By contender: values and CPU seconds, both (data sets, cuts).
 Results = Mapping[str, tuple[NDArray[np.float64], NDArray[np.float64]]]
 
@@ -39,9 +42,9 @@ def _summary(results: Results, ours: str, metric: str) -> Iterator[str]:
         cells = "", ""
         if names[row] != ours:
             low, high = _bootstrap(own - means[row])
-            difference = (own - means[row]).mean()
+            interval = f" ({low:+.4f}, {high:+.4f})" if len(own) > 1 else ""
             cells = (
-                f"{difference:+.4f} ({low:+.4f}, {high:+.4f})",
+                f"{(own - means[row]).mean():+.4f}{interval}",
                 f"{int((own > means[row]).sum())} of {len(own)}",
             )
         seconds = results[names[row]][1].mean()
@@ -51,7 +54,7 @@ def _summary(results: Results, ours: str, metric: str) -> Iterator[str]:
 
 def _per_set(results: Results, data: Sequence[str], ours: str, metric: str) -> Iterator[str]:
     names = list(results)
-    rivals = [name for name in names if not name.startswith(ours.split("(")[0])]
+    rivals = [name for name in names if not any(own in name for own in OWN)]
     yield f"{metric} on each data set; the last column in standard errors of the difference, corrected for shared rows:"
     yield ""
     yield f"| data | {' | '.join(names)} | {ours} minus the best rival | in s.e. |"

@@ -69,7 +69,7 @@ CONTENDERS: Mapping[str, Callable[[int], Any]] = {
     OURS: lambda seed: APClassifier(random_state=seed),
     'APClassifier(model="network")': lambda seed: APClassifier(model="network", random_state=seed),
     "rankwise train": Trained,
-    "rankwise train, network alone": lambda seed: Trained(seed, model={"regressions": None}, refit=False),
+    "rankwise train, network alone": lambda seed: Trained(seed, model={"ensemble": None}, refit=False),
     "logistic regression, balanced": lambda seed: make_pipeline(
         StandardScaler(), LogisticRegression(class_weight="balanced", max_iter=1000)
     ),

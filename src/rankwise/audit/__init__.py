@@ -7,8 +7,7 @@ record whose `sentence` says what it means.
 """
 
 from rankwise.audit._bias import Bias, Composition, Estimate, bias
-from rankwise.audit._bounds import Bound, Bounds, bounds
-from rankwise.audit._generalisation import Generalisation, GeneralisationBound, generalisation
+from rankwise.audit._bounds import Bound, Bounds, Generalisation, GeneralisationBound, bounds, generalisation
 from rankwise.audit._stability import Change, Distance, ListStability, Stability, list_stability, stability
 from rankwise.audit.simulation import Case, Simulation, simulate
 

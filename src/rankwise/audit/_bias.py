@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rankwise.audit.pools import BatchAP, ExactAUPRC, Pools, Steps, make_pools, tell_left_out
 from rankwise.checks import check_count
-from rankwise.data.batch_bias import training_prior
+from rankwise.data.expectations import training_prior
 from rankwise.losses import AUPRCLoss, GroupPrior, ListLoss, StableAPLoss
 
 __all__ = ["Bias", "Composition", "Estimate", "bias"]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from rankwise.audit.pools import BatchAP, ExactAUPRC, Steps
 from rankwise.checks import check_count, check_share
-from rankwise.data.batch_bias import training_prior
+from rankwise.data.expectations import training_prior
 from rankwise.estimators import interpolate_quantiles
 from rankwise.metrics import average_precision
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +21,27 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+# Arguments that several commands take.
+Recipe = Annotated[str, typer.Argument(help="A YAML file, or a name from `rankwise list recipes`.")]
+SizeChanges = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[KEY=VALUE]...", help="Changes to the recipe, such as batches.size=64."),
+]
+Target = Annotated[str | None, typer.Option(help="For a table: the column to predict.", show_default=False)]
+Positive = Annotated[str | None, typer.Option(help="For a table: the class to rank first.", show_default=False)]
+Lists = Annotated[str | None, typer.Option(help="For a table: the column of the lists to rank.", show_default=False)]
+Task = Annotated[str | None, typer.Option(help="The kind of problem, if data allow several.", show_default=False)]
+Metrics = Annotated[
+    list[str] | None, typer.Option(help="Such as ap or ndcg@10; may be repeated. See `rankwise list metrics`.")
+]
+ScoreColumn = Annotated[str | None, typer.Option(help="The column of the scores.", show_default="by name")]
+LabelColumn = Annotated[str | None, typer.Option(help="The column of the labels.", show_default="by name")]
+ListColumn = Annotated[str | None, typer.Option(help="The column of the lists.", show_default="by name")]
+Run = Annotated[Path, typer.Argument(exists=True, file_okay=False, help="The folder of a run.")]
+Device = Annotated[
+    str, typer.Option(help="Where to compute: cpu, cuda, cuda:1, mps, xpu; auto is the accelerator if there is one.")
+]
 
 
 def _print_version(asked: bool) -> None:
@@ -56,9 +78,8 @@ def demo(
     Takes a minute or two and downloads nothing.
     """
     from rankwise.cli.demo import show_demo
-    from rankwise.cli.scores import check_out
 
-    check_out(out)
+    _check_out(out)
     show_demo(out, seeds=seeds, quick=quick)
 
 
@@ -76,20 +97,17 @@ def train(
         list[str] | None,
         typer.Argument(metavar="[KEY=VALUE]...", help="Changes to the recipe, such as loss.prior=0.05."),
     ] = None,
-    label: Annotated[str | None, typer.Option(help="For a table: the column to predict.", show_default=False)] = None,
-    positive: Annotated[
-        str | None, typer.Option(help="For a table: the class to rank first.", show_default=False)
-    ] = None,
-    query: Annotated[
-        str | None, typer.Option(help="For a table: the column of the lists to rank.", show_default=False)
-    ] = None,
-    task: Annotated[
-        str | None, typer.Option(help="The kind of problem, if data allow several.", show_default=False)
-    ] = None,
+    label: Target = None,
+    positive: Positive = None,
+    query: Lists = None,
+    task: Task = None,
     out: Annotated[
         Path | None, typer.Option(help="The folder of the run; runs/NAME by default.", show_default=False)
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest good checkpoint.")] = False,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Also record some steps: profile.json (a trace) and profile.md (a table).")
+    ] = False,
     begin: Annotated[
         Path | None,
         typer.Option(
@@ -113,7 +131,7 @@ def train(
 
     options = {"label": label, "positive": positive, "query": query, "task": task}
     if begin is not None:
-        if resume or any(value is not None for value in options.values()):
+        if resume or profile or any(value is not None for value in options.values()):
             raise typer.BadParameter("expected alone: the run says the rest itself", param_hint="--from")
         given = [each for each in (what, *(changes or [])) if each is not None]
         data = given.pop(0) if given and ("=" not in given[0] or Path(given[0]).exists()) else None
@@ -121,7 +139,8 @@ def train(
         return
     if what is None:
         raise typer.BadParameter("missing: expected data or a recipe", param_hint="DATA|RECIPE")
-    train(what, changes or [], default_folder(what) if out is None else out, resume=resume, options=options)
+    folder = default_folder(what) if out is None else out
+    train(what, changes or [], folder, resume=resume, profile=profile, options=options)
 
 
 @app.command(short_help="Search the options of a recipe by Optuna; compare the best with the default.")
@@ -151,16 +170,10 @@ def tune(
     seeds: Annotated[
         int, typer.Option(min=2, help="Seeds of the comparison at the end, if the recipe has one only.")
     ] = 5,
-    label: Annotated[str | None, typer.Option(help="For a table: the column to predict.", show_default=False)] = None,
-    positive: Annotated[
-        str | None, typer.Option(help="For a table: the class to rank first.", show_default=False)
-    ] = None,
-    query: Annotated[
-        str | None, typer.Option(help="For a table: the column of the lists to rank.", show_default=False)
-    ] = None,
-    task: Annotated[
-        str | None, typer.Option(help="The kind of problem, if data allow several.", show_default=False)
-    ] = None,
+    label: Target = None,
+    positive: Positive = None,
+    query: Lists = None,
+    task: Task = None,
     out: Annotated[
         Path | None, typer.Option(help="The folder of the trials; runs/NAME-tuned by default.", show_default=False)
     ] = None,
@@ -184,11 +197,8 @@ def tune(
 
 @app.command(short_help="Measure what a recipe costs, on made data of its true shape.")
 def rehearse(
-    recipe: Annotated[str, typer.Argument(help="A YAML file, or a name from `rankwise list recipes`.")],
-    changes: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE]...", help="Changes to the recipe, such as batches.size=64."),
-    ] = None,
+    recipe: Recipe,
+    changes: SizeChanges = None,
     steps: Annotated[int, typer.Option(min=1, help="Steps to take.")] = 20,
     clock: Annotated[
         str, typer.Option(help="What to count: wall, or cpu, the CPU time of this process, on a busy machine.")
@@ -207,18 +217,38 @@ def rehearse(
     raise typer.Exit(show_rehearsal(recipe, changes or [], steps=steps, clock=clock))
 
 
+@app.command(short_help="Plan a training on many ranks: time, bytes and memory of a step.")
+def plan(
+    recipe: Recipe,
+    changes: SizeChanges = None,
+    ranks: Annotated[int, typer.Option(min=1, help="Number of ranks.")] = 8,
+    network: Annotated[str, typer.Option(help="What the network gives each rank in a second, such as 100Gb.")] = "10Gb",
+    latency: Annotated[float, typer.Option(min=0.1, help="Microseconds of one round of messages.")] = 20.0,
+) -> None:
+    """Say what a step of a recipe would cost on many ranks: the work of a rank is measured here, the network computed.
+
+    The data of the recipe are read; if they are not there, data of the shape that it states (`about.shape`) are made in
+    a temporary folder. Nothing is trained to the end and nothing is written.
+    """
+    from rankwise.cli.rehearse import read_network, show_plan
+
+    try:
+        read_network(network)
+    except ValueError as problem:
+        raise typer.BadParameter(str(problem).removeprefix("network: "), param_hint="--network") from None
+    show_plan(recipe, changes or [], ranks=ranks, network=network, latency=latency)
+
+
 @app.command(short_help="Measure how well scores, or a trained run, rank.")
 def evaluate(
     what: Annotated[Path, typer.Argument(exists=True, help="A file of scores, or the folder of a run.")],
     data: Annotated[
         Path | None, typer.Option(exists=True, help="For a run: other data, in the form it was trained on.")
     ] = None,
-    metric: Annotated[
-        list[str] | None, typer.Option(help="Such as ap or ndcg@10; may be repeated. See `rankwise list metrics`.")
-    ] = None,
-    score: Annotated[str | None, typer.Option(help="The column of the scores.", show_default="by name")] = None,
-    label: Annotated[str | None, typer.Option(help="The column of the labels.", show_default="by name")] = None,
-    query: Annotated[str | None, typer.Option(help="The column of the lists.", show_default="by name")] = None,
+    metric: Metrics = None,
+    score: ScoreColumn = None,
+    label: LabelColumn = None,
+    query: ListColumn = None,
     group: Annotated[str | None, typer.Option(help="A column to report by.", show_default="by name")] = None,
     scores_out: Annotated[Path | None, typer.Option(help="For a run: where to write the scores, a CSV file.")] = None,
     report: Annotated[Path | None, typer.Option(help="For a run: where to write a report, an HTML file.")] = None,
@@ -236,19 +266,13 @@ def evaluate(
     TREC run file is measured against --judgements as trec_eval does.
     """
     from rankwise.cli.evaluate import show_evaluation
-    from rankwise.cli.scores import Columns, check_out
+    from rankwise.cli.scores import Columns
 
     for path, option in ((scores_out, "--scores-out"), (report, "--report"), (importance, "--importance")):
         if path is not None:
-            check_out(path, option)
+            _check_out(path, option, inputs=(what, data, judgements))
     columns = Columns(score, label, query, group)
     show_evaluation(what, data, metric or (), columns, scores_out, report, importance, judgements)
-
-
-Run = Annotated[Path, typer.Argument(exists=True, file_okay=False, help="The folder of a run.")]
-Device = Annotated[
-    str, typer.Option(help="Where to compute: cpu, cuda, cuda:1, mps, xpu; auto is the accelerator if there is one.")
-]
 
 
 @app.command(short_help="Score new data with a trained run.")
@@ -275,7 +299,7 @@ def predict(
     from rankwise.cli.predict import predict
 
     _check_data(data, "--data")
-    _check_table(out)
+    _check_table(out, data)
     names = [name.strip() for name in keep.split(",") if name.strip()] if keep else []
     predict(run, data, out, keep=names, probabilities=probabilities, ranked=ranked, device=device)
 
@@ -303,7 +327,7 @@ def recommend(
 
     if users is not None:
         _check_data(users, "--users")
-    _check_table(out)
+    _check_table(out, users)
     recommend(run, users, out, k, device)
 
 
@@ -328,7 +352,9 @@ def search(
     from rankwise.cli.predict import search
 
     if out.suffix != ".trec":
-        _check_table(out)
+        _check_table(out, queries, gallery)
+    else:
+        _check_out(out, inputs=(queries, gallery))
     search(run, queries, gallery, out, k, device)
 
 
@@ -344,12 +370,21 @@ def detect(
 ) -> None:
     """Detect objects in images with a trained detection run."""
     from rankwise.cli.predict import detect
-    from rankwise.cli.scores import check_out
 
     if out.suffix != ".json":
         raise typer.BadParameter(f"expected .json, got {out.name!r}", param_hint="--out")
-    check_out(out)
+    _check_out(out, inputs=(images,))
     detect(run, images, out, drawings, device)
+
+
+def _check_out(out: Path, option: str = "--out", *, inputs: Iterable[Path | None] = ()) -> None:
+    """Refuse a path that no file can be written to, or one of the files to read, before any work is done."""
+    if not out.parent.is_dir():
+        raise typer.BadParameter(f"the folder {str(out.parent)!r} does not exist", param_hint=option)
+    if out.is_dir():
+        raise typer.BadParameter(f"{str(out)!r} is a folder; expected the name of a file", param_hint=option)
+    if out.exists() and any(each is not None and each.exists() and out.samefile(each) for each in inputs):
+        raise typer.BadParameter(f"{str(out)!r} is read, and would be lost; expected another file", param_hint=option)
 
 
 def _check_data(path: Path, option: str) -> None:
@@ -357,20 +392,18 @@ def _check_data(path: Path, option: str) -> None:
         raise typer.BadParameter(f"no file or folder {str(path)!r}", param_hint=option)
 
 
-def _check_table(out: Path) -> None:
-    """Refuse a path that no table can be written to."""
-    from rankwise.cli.scores import check_out
-
+def _check_table(out: Path, *inputs: Path | None) -> None:
+    """Refuse a path that no table can be written to, or one of the files to read."""
     if str(out) == "-":
         return
     if out.suffix not in TABLE_SUFFIXES:
         raise typer.BadParameter(f"expected {', '.join(TABLE_SUFFIXES)} or -, got {out.name!r}", param_hint="--out")
-    check_out(out)
+    _check_out(out, inputs=inputs)
 
 
 @app.command(short_help="Write the report of a run, finished or not.")
 def report(
-    run: Annotated[Path, typer.Argument(exists=True, file_okay=False, help="The folder of a run.")],
+    run: Run,
     out: Annotated[
         Path | None, typer.Option(help="Where to write it, an HTML file; RUN/report.html by default.")
     ] = None,
@@ -380,17 +413,16 @@ def report(
     `rankwise train` does so at its end. Of a run that is not over the report shows the best weights so far on the
     validation part. The data of the run are read again.
     """
-    from rankwise.cli.report import write_reports
-    from rankwise.cli.scores import check_out
+    from rankwise.cli.outputs import write_reports
 
     if out is not None:
-        check_out(out)
+        _check_out(out)
     write_reports(run, out)
 
 
 @app.command(short_help="Write the vectors of a trained retrieval run, or its weights.")
 def embed(
-    run: Annotated[Path, typer.Argument(exists=True, file_okay=False, help="The folder of a run.")],
+    run: Run,
     data: Annotated[
         Path | None, typer.Option(exists=True, help="What to embed, in the form it was trained on; else the test part.")
     ] = None,
@@ -398,8 +430,7 @@ def embed(
     weights: Annotated[Path | None, typer.Option(help="Where to write the weights: .safetensors.")] = None,
 ) -> None:
     """Write the vectors that a trained retrieval run gives to images or rows, with their labels, or its weights."""
-    from rankwise.cli.embed import FORMATS, write_embeddings
-    from rankwise.cli.scores import check_out
+    from rankwise.cli.outputs import FORMATS, write_embeddings
 
     if out is None and weights is None:
         raise typer.BadParameter("expected --out, --weights or both", param_hint="--out")
@@ -407,13 +438,13 @@ def embed(
         if path is not None:
             if path.suffix not in suffixes:
                 raise typer.BadParameter(f"expected {' or '.join(suffixes)}, got {path.name!r}", param_hint=hint)
-            check_out(path, hint)
+            _check_out(path, hint, inputs=(data,))
     write_embeddings(run, data, out, weights)
 
 
 @app.command(short_help="Export the model of a run as ONNX or by torch.export.")
 def export(
-    run: Annotated[Path, typer.Argument(exists=True, file_okay=False, help="The folder of a run.")],
+    run: Run,
     out: Annotated[Path, typer.Argument(help="Where to write the model: .onnx or .pt2 (torch.export).")],
     data: Annotated[
         Path | None, typer.Option(exists=True, help="Data to check on, in the form of the training data; else random.")
@@ -424,12 +455,11 @@ def export(
     The file is compared with the run's own outputs before it is written. It holds the names and shapes of its inputs
     and outputs and the schema: columns in order, classes, items.
     """
-    from rankwise.cli.export import write_export
-    from rankwise.cli.scores import check_out
+    from rankwise.cli.outputs import write_export
 
     if out.suffix not in (".onnx", ".pt2"):
         raise typer.BadParameter(f"expected .onnx or .pt2, got {out.name!r}", param_hint="OUT")
-    check_out(out, "OUT")
+    _check_out(out, "OUT", inputs=(data,))
     write_export(run, out, data)
 
 
@@ -441,12 +471,10 @@ def compare(
             exists=True, help="Two or more files of scores, TREC run files or folders of runs, same test data."
         ),
     ],
-    metric: Annotated[
-        list[str] | None, typer.Option(help="Such as ap or ndcg@10; may be repeated. See `rankwise list metrics`.")
-    ] = None,
-    score: Annotated[str | None, typer.Option(help="The column of the scores.", show_default="by name")] = None,
-    label: Annotated[str | None, typer.Option(help="The column of the labels.", show_default="by name")] = None,
-    query: Annotated[str | None, typer.Option(help="The column of the lists.", show_default="by name")] = None,
+    metric: Metrics = None,
+    score: ScoreColumn = None,
+    label: LabelColumn = None,
+    query: ListColumn = None,
     group: Annotated[str | None, typer.Option(help="A column to compare by.", show_default="by name")] = None,
     judgements: Annotated[
         Path | None, typer.Option(exists=True, help="For TREC run files: the judgements (qrels, BEIR's TSV, a table).")
@@ -460,10 +488,10 @@ def compare(
     if len(paths) < 2:
         raise typer.BadParameter("expected two or more", param_hint="PATHS")
     from rankwise.cli.compare import show_comparison
-    from rankwise.cli.scores import Columns, check_out
+    from rankwise.cli.scores import Columns
 
     if report is not None:
-        check_out(report, "--report")
+        _check_out(report, "--report", inputs=(*paths, judgements))
     show_comparison(paths, metric or (), Columns(score, label, query, group), report, judgements)
 
 
@@ -492,8 +520,12 @@ def check_data(
             "in the layout of its data set.",
         ),
     ],
-    label: Annotated[str | None, typer.Option(help="The label column of a table; the last by default.")] = None,
-    query: Annotated[str | None, typer.Option(help="The column that says which list a row belongs to.")] = None,
+    label: Annotated[
+        str | None, typer.Option(help="The label column of a table.", show_default="by name, else the last")
+    ] = None,
+    query: Annotated[
+        str | None, typer.Option(help="The column that says which list a row belongs to.", show_default="by name")
+    ] = None,
     drop: Annotated[list[str] | None, typer.Option(help="A column to leave out; may be repeated.")] = None,
     positive: Annotated[str | None, typer.Option(help="What the positive class is called.")] = None,
     missing: Annotated[str, typer.Option(help="What to do with missing cells: report or median.")] = "report",
@@ -531,11 +563,10 @@ def simulate(
     a minute or two.
     """
     from rankwise.cli.audit import show_simulation
-    from rankwise.cli.scores import check_out
 
-    check_out(out)
+    _check_out(out)
     if csv is not None:
-        check_out(csv, "--csv")
+        _check_out(csv, "--csv")
     show_simulation(out, csv, repeats=30 if quick else repeats, seed=seed)
 
 
@@ -549,7 +580,7 @@ def audit(
             help="bias, stability, list-stability, bounds or generalisation; may be repeated. All by default.",
         ),
     ] = None,
-    score: Annotated[str | None, typer.Option(help="The column of the scores.", show_default="by name")] = None,
+    score: ScoreColumn = None,
     label: Annotated[str | None, typer.Option(help="The column of labels 0 / 1.", show_default="by name")] = None,
     query: Annotated[
         str | None, typer.Option(help="The column that says which list a row is in.", show_default="by name")
@@ -570,12 +601,12 @@ def audit(
     guarantee a high AP? generalisation: what does theory promise for new data, from scores on the training data?
     """
     from rankwise.cli.audit import QUESTIONS, show_audit
-    from rankwise.cli.scores import check_out, read_file
+    from rankwise.cli.scores import read_file
 
     for asked in question or ():
         if asked not in QUESTIONS:
             raise typer.BadParameter(f"unknown question {asked!r}{nearest(asked, QUESTIONS)}", param_hint="--ask")
-    check_out(out)
+    _check_out(out, inputs=(file,))
     data = read_file(file, score=score, label=label, query=query, features=features or ())
     batch = {"positives": positives, "negatives": negatives}
     show_audit(data, file.name, out, questions=question or QUESTIONS, **batch, quick=quick, seed=seed)

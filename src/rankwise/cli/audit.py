@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from rankwise.cli.console import print_paragraph, print_table, progress_bar
-from rankwise.cli.machine import record
+from rankwise.cli.console import print_paragraph, print_table, progress_bar, record
 from rankwise.data import Scores
 from rankwise.extras import require
 

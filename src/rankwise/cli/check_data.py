@@ -7,16 +7,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from rankwise.cli.console import print_paragraph, print_table, progress_bar
-from rankwise.cli.machine import record
+from rankwise.cli.console import print_paragraph, print_table, progress_bar, record
 from rankwise.extras import require
 
 if TYPE_CHECKING:
     from rankwise.data.check import Finding
+    from rankwise.data.table_files import RawTable
 
 __all__ = ["show_check"]
 
@@ -54,7 +54,8 @@ def show_check(
         return _show_findings(noticed)
     from rankwise.data import Table
     from rankwise.data.check import Finding, check_parts
-    from rankwise.data.letor import is_letor
+    from rankwise.data.files import is_letor
+    from rankwise.data.table_files import open_table
     from rankwise.data.tables import find_unusable, read_table
 
     names = _short_names(files)
@@ -73,12 +74,14 @@ def show_check(
                     schema = tables[names[0]].schema
                     tables[name] = Table(schema.read(path, on_progress=partial(advance, done)), schema)
                     continue
-                own_label = -1 if label is None else label
+                source: Any = path
                 if not is_letor(path):
-                    unusable = find_unusable(path, label=own_label, query=query, drop=drop)
+                    source = open_table(path)
+                    label, query = _used_columns(source, label, query)
+                    unusable = find_unusable(source, label=label, query=query, drop=drop)
                 tables[name] = read_table(
-                    path,
-                    label=own_label,
+                    source,
+                    label=-1 if label is None else label,
                     query=query,
                     drop=[*drop, *unusable],
                     positive=positive,
@@ -108,11 +111,30 @@ def show_check(
         rarest = classes[int(labels.bincount(minlength=len(classes)).argmin())]
         told = f"name the positive one for one ranking: --positive {rarest}"
         findings.append(Finding("warning", names[0], f"{len(classes)} kinds of labels", told))
+    read = tables[names[0]].schema
+    if not read.letor:
+        lists = "no column of queries" if read.query is None else f"queries in column {read.query!r}"
+        findings.append(Finding("note", names[0], f"labels in column {read.label!r}, {lists}", "--label, --query"))
     for name, table in tables.items():
         if table.schema.classes is not None:
             meaning = ", ".join(f"{label} is {word!r}" for label, word in enumerate(table.schema.classes))
             print_paragraph(f"{name}: label {meaning} (column {table.schema.label!r})")
     return _show_findings(findings)
+
+
+def _used_columns(raw: RawTable, label: str | None, query: str | None) -> tuple[str, str | None]:
+    """Return the columns of labels and of queries: as given, else by their names as in training, else the last and
+    none.
+    """
+    from rankwise.problems.inference import LABEL_NAMES, QUERY_NAMES, find_by_name
+
+    names = raw.columns if raw.named else []
+    if query is None:
+        query = find_by_name([name for name in names if name != label], QUERY_NAMES)
+    if label is None:
+        free = [name for name in raw.columns if name != query]
+        label = find_by_name([name for name in names if name != query], LABEL_NAMES) or free[-1]
+    return label, query
 
 
 def _show_findings(findings: list[Finding]) -> int:

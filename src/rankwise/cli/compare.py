@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from rankwise.cli.console import print_paragraph, print_table
-from rankwise.cli.machine import record_each
+from rankwise.cli.console import print_paragraph, print_table, record_each
 from rankwise.cli.scores import Columns, by_group, default_metrics, is_graded, judge, judge_run, open_scores, same_items
 from rankwise.data import Scores, read_judgements
 from rankwise.data.text_files import is_trec_run

@@ -1,11 +1,16 @@
-"""Tables and progress bars that read well on a terminal and in a file."""
+"""Output of the commands: tables and progress bars on a terminal or in a file, and JSON for programs."""
 
 from __future__ import annotations
 
+import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
 
 from rich import box
 from rich.console import Console, RenderableType
@@ -13,12 +18,90 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 from rich.text import Text
 
-from rankwise.cli.machine import for_machines
+from rankwise.metrics import Evaluation
 
-__all__ = ["print_paragraph", "print_table", "progress_bar", "say", "share_bar", "shows_progress", "sparkline"]
+__all__ = [
+    "facts",
+    "for_machines",
+    "print_paragraph",
+    "print_table",
+    "progress_bar",
+    "record",
+    "record_each",
+    "results_as_json",
+    "say",
+    "share_bar",
+    "shows_progress",
+    "sparkline",
+]
 
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDEST = 40  # bars in a sparkline
+_results: ContextVar[dict[str, Any] | None] = ContextVar("results", default=None)
+
+
+@contextmanager
+def results_as_json(wanted: bool) -> Iterator[None]:
+    """Collect recorded results and print them as JSON at the end; suppress the output for people."""
+    if not wanted:
+        yield
+        return
+    before = _results.set({})
+    try:
+        yield
+        print(json.dumps(_plain(_results.get()), indent=2, allow_nan=False))
+    finally:
+        _results.reset(before)
+
+
+def for_machines() -> bool:
+    """Return whether results are being collected for JSON output."""
+    return _results.get() is not None
+
+
+def record(**results: object) -> None:
+    """Add named results to the JSON output, if it is collected."""
+    if (collected := _results.get()) is not None:
+        collected.update(results)
+
+
+def record_each(name: str, result: object) -> None:
+    """Note one more result in the list called `name`."""
+    if (results := _results.get()) is not None:
+        results.setdefault(name, []).append(result)
+
+
+def facts(evaluation: Evaluation) -> dict[str, dict[str, object]]:
+    """Return mean, interval, counts and definition of every metric, for JSON output."""
+    return {
+        name: {
+            "mean": mean,
+            "interval": evaluation.intervals.get(name),
+            "lists": len(evaluation.query_ids),
+            "left_out": evaluation.skipped[name],
+            "definition": evaluation.definitions[name],
+        }
+        for name, mean in evaluation.means.items()
+    }
+
+
+def _plain(value: object) -> object:
+    """Convert to JSON types: tensors and arrays to lists, records to objects, NaN and infinity to null."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, str | bool | int | None):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Path):
+        return str(value)
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    raise TypeError(f"expected something JSON can say, got {type(value).__name__}")
 
 
 def print_table(

@@ -7,8 +7,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from rankwise.cli.console import print_paragraph, print_table, progress_bar, sparkline
-from rankwise.cli.machine import record
+from rankwise.cli.console import print_paragraph, print_table, progress_bar, record, sparkline
 from rankwise.extras import require
 
 if TYPE_CHECKING:

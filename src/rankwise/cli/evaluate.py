@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rankwise.cli.console import print_paragraph, print_table, share_bar
-from rankwise.cli.machine import record, record_each
-from rankwise.cli.scores import Columns, facts, judge_lists, judge_run
+from rankwise.cli.console import facts, print_paragraph, print_table, record, record_each, share_bar
+from rankwise.cli.scores import Columns, judge_lists, judge_run
 from rankwise.data.text_files import is_trec_run
 from rankwise.extras import require
 from rankwise.metrics import Evaluation

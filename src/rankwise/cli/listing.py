@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rankwise.cli.console import print_table
-from rankwise.cli.machine import record
+from rankwise.cli.console import print_table, record
 from rankwise.losses import LOSSES
 from rankwise.metrics import METRICS
 from rankwise.registry import LossRecord, MetricRecord, SamplerRecord
@@ -33,8 +32,8 @@ def _entries(kind: str) -> list[tuple[dict[str, object], tuple[str, ...]]]:
     """Return for each name of a kind its facts and its row of the table."""
     if kind in REGISTRIES:
         return [(_facts(each), _row(each)) for each in REGISTRIES[kind]]
-    from rankwise.problems.kinds import KINDS as PROBLEMS
-    from rankwise.problems.kinds import library, problem_class
+    from rankwise.problems.load import KINDS as PROBLEMS
+    from rankwise.problems.load import library, problem_class
 
     if kind == "recipes":
         return [_recipe(name) for name in library()]

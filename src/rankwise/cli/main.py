@@ -1,22 +1,25 @@
-"""Run the program; every ending is an exit code and at most one line on stderr."""
+"""Run the program; every ending is an exit code and at most one line on stderr, one that a command announces too."""
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 
-from rankwise.cli.machine import results_as_json
-from rankwise.cli.stop import INTERRUPTED, Stop
 from rankwise.extras import MissingExtra, require
 
-__all__ = ["main"]
+__all__ = ["FAILED", "INTERRUPTED", "Stop", "is_first_process", "lost_a_process", "main", "sigterm_like_ctrl_c"]
 
 STOPPED = "stopped by Ctrl-C; nothing was written"
 # What the readers and checks raise for what a user gave them.
 WRONG_INPUT = (ValueError, FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError)
+FAILED = 1
+INTERRUPTED = 130  # what a shell reports for a program ended by Ctrl-C
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,6 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = [each for each in given if each not in ("--debug", "--json")] or ["--help"]
     try:
         require("the command line", ("typer", "rich"), extra="train")
+        from rankwise.cli.console import results_as_json
+
         with results_as_json(as_json), warnings.catch_warnings():
             warnings.showwarning = _show_warning
             ending = _command()(given, prog_name="rankwise", standalone_mode=False)
@@ -98,3 +103,37 @@ def _one_line(problem: Exception) -> str:
 def _end(code: int, message: str) -> int:
     print(f"rankwise: {message}", file=sys.stderr)
     return code
+
+
+class Stop(Exception):
+    """The program ends with this message and exit code."""
+
+    def __init__(self, message: str, code: int = FAILED) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@contextmanager
+def sigterm_like_ctrl_c() -> Iterator[None]:
+    """Make a request to end raise KeyboardInterrupt, as Ctrl-C does; only the main thread can ask for it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def is_first_process() -> bool:
+    """Return whether this process prints for the run; the others print errors only."""
+    names = ("RANK", "LOCAL_RANK", "SLURM_PROCID")  # set by torchrun, by this program, by srun
+    return next((os.environ[name] for name in names if name in os.environ), "0") == "0"
+
+
+def lost_a_process(problem: RuntimeError) -> bool:
+    """Return whether an error means that another process of the run has ended."""
+    signs = ("closed by peer", "connection reset", "broken pipe", "connection refused", "timed out", "nccl error")
+    world = os.environ.get("WORLD_SIZE", os.environ.get("SLURM_STEP_NUM_TASKS", "1"))
+    return int(world) > 1 and any(sign in str(problem).lower() for sign in signs)

@@ -19,9 +19,7 @@ from rankwise.metrics import Evaluation, evaluate_grades, evaluate_run, merge_ev
 __all__ = [
     "Columns",
     "by_group",
-    "check_out",
     "default_metrics",
-    "facts",
     "is_graded",
     "judge",
     "judge_lists",
@@ -49,14 +47,6 @@ def read_file(
         return read_scores(path, score=score, label=label, query=query, group=group, id=id, features=features)
     except (OSError, ValueError) as problem:
         raise typer.BadParameter(str(problem)) from None
-
-
-def check_out(out: Path, option: str = "--out") -> None:
-    """Refuse a path that no file can be written to, before any work is done."""
-    if not out.parent.is_dir():
-        raise typer.BadParameter(f"the folder {str(out.parent)!r} does not exist", param_hint=option)
-    if out.is_dir():
-        raise typer.BadParameter(f"{str(out)!r} is a folder; expected the name of a file", param_hint=option)
 
 
 @dataclass(frozen=True)
@@ -137,20 +127,6 @@ def judge_lists(
             on_progress(0.5 + done / lists.rows / 2)
     whole = parts[0] if len(parts) == 1 else merge_evaluations(parts)
     return whole, {group_names[group]: merge_evaluations(judged, bootstrap=0) for group, judged in groups.items()}
-
-
-def facts(evaluation: Evaluation) -> dict[str, dict[str, object]]:
-    """Return mean, interval, counts and definition of every metric, for JSON output."""
-    return {
-        name: {
-            "mean": mean,
-            "interval": evaluation.intervals.get(name),
-            "lists": len(evaluation.query_ids),
-            "left_out": evaluation.skipped[name],
-            "definition": evaluation.definitions[name],
-        }
-        for name, mean in evaluation.means.items()
-    }
 
 
 def by_group(scores: Scores) -> Iterator[tuple[str, Scores]]:

@@ -14,10 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 from rich.progress import Progress, TaskID
 
-from rankwise.cli.console import print_paragraph, print_table, progress_bar, say, shows_progress, sparkline
-from rankwise.cli.machine import record, record_each
-from rankwise.cli.scores import facts
-from rankwise.cli.stop import INTERRUPTED, Stop, is_first_process, lost_a_process, sigterm_like_ctrl_c
+from rankwise.cli.console import (
+    facts,
+    print_paragraph,
+    print_table,
+    progress_bar,
+    record,
+    record_each,
+    say,
+    shows_progress,
+    sparkline,
+)
+from rankwise.cli.main import INTERRUPTED, Stop, is_first_process, lost_a_process, sigterm_like_ctrl_c
 from rankwise.extras import require
 
 if TYPE_CHECKING:
@@ -38,7 +46,13 @@ def default_folder(what: str) -> Path:
 
 
 def train(
-    what: str, changes: Sequence[str], out: Path, *, resume: bool, options: Mapping[str, str | None] | None = None
+    what: str,
+    changes: Sequence[str],
+    out: Path,
+    *,
+    resume: bool,
+    profile: bool = False,
+    options: Mapping[str, str | None] | None = None,
 ) -> None:
     """Train, evaluate on the test part, print and write the results to `out`.
 
@@ -47,6 +61,7 @@ def train(
         changes: `key=value` each.
         out: the folder of the run.
         resume: go on from the newest good checkpoint.
+        profile: also record some steps, see `rankwise.training.Profile`.
         options: of `infer_problem`, for data only.
     """
     require("training", ("lightning_fabric", "pydantic", "yaml"), extra="train")
@@ -58,7 +73,7 @@ def train(
         problem,
         out,
         same,
-        lambda watcher: train_seeds(problem, out=out, resume=resume, watcher=watcher),
+        lambda watcher: train_seeds(problem, out=out, resume=resume, watcher=watcher, profile=profile),
         inferred=from_data,
     )
 
@@ -67,11 +82,12 @@ def load_or_infer(
     what: str, changes: Sequence[str], options: Mapping[str, str | None]
 ) -> tuple[Problem[Any, Any], bool]:
     """Return the problem of a recipe, or of data, and whether it was inferred, which is shown; see `train`."""
-    from rankwise.problems import load_problem
-    from rankwise.problems.inference import infer_problem, is_data
+    from rankwise.problems.load import is_data, load_problem
 
     given = {name: value for name, value in options.items() if value is not None}
     if is_data(what):
+        from rankwise.problems.inference import infer_problem
+
         inferred = infer_problem(what, changes, **given)
         _show_inferred(inferred)
         return inferred.problem, True
@@ -193,7 +209,8 @@ def _weights_taken(run: Run) -> str:
         return f"{said}; on validation step {again['chosen_step']} of {run.steps} was chosen by {metric}."
     if evaluation.weights == "last":
         return f"Weights of the last step, {len(run.history.losses)}."
-    return f"Weights of step {run.history.best_step}, the best on validation by {metric}."
+    judged = "out of fold" if run.record.get("cross_validated") else "on validation"
+    return f"Weights of step {run.history.best_step}, the best {judged} by {metric}."
 
 
 def _next_command(problem: Problem[Any, Any], folder: Path) -> str:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.progress import Progress
 
-from rankwise.cli.console import print_paragraph, print_table, progress_bar, say, shows_progress
-from rankwise.cli.machine import record
-from rankwise.cli.stop import INTERRUPTED, Stop, sigterm_like_ctrl_c
+from rankwise.cli.console import print_paragraph, print_table, progress_bar, record, say, shows_progress
+from rankwise.cli.main import INTERRUPTED, Stop, sigterm_like_ctrl_c
 from rankwise.cli.train import Shown, default_folder, load_or_infer
 from rankwise.extras import require
 

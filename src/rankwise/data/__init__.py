@@ -2,9 +2,9 @@
 
 from rankwise.data.arff import read_arff
 from rankwise.data.augmentations import AUGMENTATIONS, BOX_AUGMENTATIONS, augmentation, box_augmentation
+from rankwise.data.box_files import read_coco, read_voc
 from rankwise.data.boxes import BoxedImage, BoxSet
 from rankwise.data.check import Finding, check_parts
-from rankwise.data.coco import read_coco
 from rankwise.data.detection import DetectionPart, DetectionSchema, cut_boxes, read_boxes
 from rankwise.data.digits import load_digit_retrieval, load_eights
 from rankwise.data.histories import (
@@ -28,23 +28,38 @@ from rankwise.data.images import (
     labelled_like,
 )
 from rankwise.data.interaction_schema import InteractionSchema, learn_interactions
-from rankwise.data.interactions import Interactions, read_interaction_lists, read_interactions, read_movielens
+from rankwise.data.interactions import (
+    Interactions,
+    read_interaction_lists,
+    read_interactions,
+    read_movielens,
+    read_netflix,
+)
 from rankwise.data.letor import read_letor, read_letor_comments
 from rankwise.data.multilabel import SparsePart, cut_multilabel, read_extreme
-from rankwise.data.netflix import read_netflix
-from rankwise.data.parts import Batch, Boxes, Part, Split, cut_by_class, require_labels
+from rankwise.data.parts import (
+    Batch,
+    Boxes,
+    Part,
+    Split,
+    cut_by_class,
+    cut_by_query,
+    cut_stratified,
+    cut_within_queries,
+    folds_by_query,
+    put_in_folds,
+    require_labels,
+)
 from rankwise.data.rated_films import read_rated_films
 from rankwise.data.schema import DataNote, Schema
 from rankwise.data.score_lists import ScoreLists, open_score_lists
 from rankwise.data.scores import Scores, read_scores
 from rankwise.data.sparse import SparseRows
 from rankwise.data.sparse_schema import SparseSchema, read_multilabel
-from rankwise.data.splits import cut_by_query, cut_stratified, cut_within_queries, folds_by_query
 from rankwise.data.table_files import open_table
 from rankwise.data.tables import Table, TableSchema, read_table
 from rankwise.data.text import TextCollection, TextPart, TextSchema, cut_queries, learn_texts
 from rankwise.data.text_files import Judgements, Texts, read_judgements, read_texts, read_trec_run
-from rankwise.data.voc import read_voc
 
 __all__ = [
     "AUGMENTATIONS",
@@ -110,6 +125,7 @@ __all__ = [
     "number_like",
     "open_score_lists",
     "open_table",
+    "put_in_folds",
     "read_arff",
     "read_boxes",
     "read_coco",

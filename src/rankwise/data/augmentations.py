@@ -1,12 +1,14 @@
-"""Random views of images, and of images with boxes, by name. Need `pip install "rankwise[vision]"`."""
+"""Random views of images, and of images with boxes, by name. All but "shift" need `pip install "rankwise[vision]"`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from rankwise.checks import check_choice
 from rankwise.extras import require
@@ -45,11 +47,13 @@ def augmentation(name: str, size: int) -> Callable[[Tensor], Tensor] | None:
     check_choice("augmentation", name, AUGMENTATIONS)
     if name == "none":
         return None
+    if name == "shift":
+        return partial(_shifted, size=size)
     require(f"the augmentation {name!r}", ("torchvision",))
     from torchvision.transforms import v2
 
     steps: dict[str, Callable[[], Any]] = {
-        "pad": lambda: v2.Pad(max(1, size // 8)),
+        "pad": lambda: v2.Pad(_margin(size)),
         "crop": lambda: v2.RandomCrop(size),
         "flip": lambda: v2.RandomHorizontalFlip(),
         "rotate": lambda: v2.RandomRotation(DEGREES, interpolation=v2.InterpolationMode.BILINEAR),
@@ -57,6 +61,19 @@ def augmentation(name: str, size: int) -> Callable[[Tensor], Tensor] | None:
     }
     whole: Callable[[Tensor], Tensor] = v2.Compose([steps[step]() for step in AUGMENTATIONS[name]])
     return whole
+
+
+def _margin(size: int) -> int:
+    """Return the pixels by which an image moves at most."""
+    return max(1, size // 8)
+
+
+def _shifted(image: Tensor, size: int) -> Tensor:
+    """Return a random square (C, size, size) of an image (C, H, W) with a margin of zeros; needs no torchvision."""
+    margin = _margin(size)
+    wide = pad(image, [margin] * 4)
+    top, left = (int(torch.randint(side - size + 1, ())) for side in wide.shape[1:])
+    return wide[:, top : top + size, left : left + size]
 
 
 def box_augmentation(name: str) -> BoxView | None:

@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rankwise.data.batch_bias import expected_ap_loss, training_prior
-from rankwise.data.expectations import HELD_OUT_SHARE, ap_interval, mean_reach
+from rankwise.data.expectations import HELD_OUT_SHARE, ap_interval, expected_ap_loss, mean_reach, training_prior
 from rankwise.data.files import Progress
 from rankwise.data.parts import Part
 from rankwise.data.repeats import first_equal_row, rows_found_in

@@ -16,13 +16,12 @@ from torch.utils.data import Dataset
 
 from rankwise.checks import check_choice, check_count
 from rankwise.data.augmentations import BoxView
+from rankwise.data.box_files import read_coco, read_voc
 from rankwise.data.boxes import BAD_BOXES, BoxedImage, BoxSet
-from rankwise.data.coco import read_coco
 from rankwise.data.image_files import read_images
 from rankwise.data.image_sources import ArrayImages, EncodedImages, ImageSource, join_sources
 from rankwise.data.parts import Batch, Boxes
 from rankwise.data.schema import Labels, with_tuples
-from rankwise.data.voc import read_voc
 
 __all__ = ["DetectionPart", "DetectionSchema", "cut_boxes", "read_boxes"]
 
@@ -115,7 +114,7 @@ class DetectionPart(Dataset[Batch]):
 
     def batch(self, indices: Sequence[int], view: BoxView) -> Batch:
         """Return some images as `view` shows them, numbers from 0 to 1, and their boxes in pixels of those images."""
-        chosen = torch.as_tensor(indices)
+        chosen = torch.as_tensor(indices, dtype=torch.int64)
         seen = [self._one(row, view) for row in self.rows[chosen].tolist()]
         images, corners, labels, ignored = zip(*seen, strict=True)
         mask = _padded([torch.ones_like(each, dtype=torch.bool) for each in labels])

@@ -1,16 +1,21 @@
-"""Estimate the width of the interval of a metric from the size of a part, before anything is measured."""
+"""Estimate what a training can reach before anything is measured: intervals by size, the bias of AP in batches."""
 
 from __future__ import annotations
 
 import math
 
+import torch
+
 from rankwise.checks import check_count, check_share
 
-__all__ = ["HELD_OUT_SHARE", "ap_interval", "mean_reach"]
+__all__ = ["HELD_OUT_SHARE", "ap_interval", "expected_ap_loss", "mean_reach", "training_prior"]
 
 # Share of the rows that are held out for the validation part, and for the test part, if nothing else is said.
 HELD_OUT_SHARE = 0.2
 _QUANTILE = 1.96  # of the normal distribution, for 95 %
+STEPS = 20_000
+# Shares of positives from which the true share trains well, and from which the default prior, .1, does.
+_FREQUENT, _RARE = 0.1, 0.02
 
 
 def ap_interval(ap: float, positives: int) -> tuple[float, float]:
@@ -48,3 +53,41 @@ def mean_reach(lists: int) -> float:
         0.098
     """
     return _QUANTILE * 0.5 / math.sqrt(check_count("lists", lists))
+
+
+def training_prior(share: float) -> str:
+    """Return the prior to train `AUPRCLoss` with, as it is written in code, for a share of positives in the data.
+
+    The true share makes the value of the loss an unbiased estimate of 1 - AP. Where positives are rare the objective
+    is flat there, and training stalls (docs/average-precision.md has the figures).
+
+    Example:
+        >>> training_prior(0.25), training_prior(0.03)
+        ('prior=0.25', 'prior=0.1')
+    """
+    if share >= _FREQUENT:
+        return f"prior={share:.2g}"
+    return "prior=0.1" if share >= _RARE else "prior=PriorSchedule(start=0.5, end=0.02)"
+
+
+def expected_ap_loss(prior: float, *, separation: float = 1.0) -> float:
+    """Compute 1 - AUPRC of scores drawn from N(separation, 1) for positives and N(0, 1) for negatives.
+
+    The mean over positives of x / (1 + x), x = (1 - prior) / prior * FPR / TPR at the positive's score. The same model
+    on the same data gives another value at another share of positives: that is the bias of an AP loss computed on
+    batches with more (or fewer) positives than the data.
+
+    Args:
+        prior: the share of positives.
+        separation: how far apart the classes are, in standard deviations.
+
+    Example:
+        >>> round(expected_ap_loss(0.1), 2), round(expected_ap_loss(0.5), 2)
+        (0.71, 0.25)
+    """
+    check_share("prior", prior)
+    quantiles = (torch.arange(STEPS, dtype=torch.float64) + 0.5) / STEPS
+    scores = separation + torch.special.ndtri(quantiles)
+    false_positive_rate, true_positive_rate = torch.special.ndtr(-scores), 1 - quantiles
+    ratio = (1 - prior) / prior * false_positive_rate / true_positive_rate
+    return float((ratio / (1 + ratio)).mean())

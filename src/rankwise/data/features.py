@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,8 +38,14 @@ LOCAL_NUMBER = (
     r"(\d+([.,]\d+)?|\d{1,3}([ .,'\u2019\u00a0\u202f]\d{3})+([.,]\d+)?)\s*[%$\u20ac\u00a3\u00a5]?$"
 )
 LOCAL_DATE = r"^\d{1,2}([./-])\d{1,2}[./-](\d{4}|\d{2})\b"
-DATE_FORMATS = ("%Y-%m-%d", "%Y/%m/%d", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M")
+# Seconds may have a fraction; moments of a time zone are read as those of UTC.
+DATE_FORMATS = (
+    *("%Y-%m-%d", "%Y/%m/%d", "%Y-%m-%d %H:%M"),
+    *(f"%Y-%m-%d{between}%H:%M:%S%.f{zone}" for between in " T" for zone in ("", "%#z")),
+)
 DAY = 86_400_000_000.0  # in microseconds
+# Of a column every so many cells are enough to see that float32 holds its differences, and its rounding error.
+_SAMPLED, _HALF_UNIT, _LEAST_ERROR = 16, 2.0**-24, 2.0**-150
 ABSENT = ""  # the value of a missing category
 
 Values = NDArray[np.float64]
@@ -82,15 +89,18 @@ class FeatureEncoding:
         """Return "category", "date" or "number"."""
         return "category" if column in self.categories else "date" if column in self.dates else "number"
 
-    def encode(self, raw: RawTable, missing: str, dtype: Any = np.float32) -> NDArray[Any]:
+    def encode(
+        self, raw: RawTable, missing: str, dtype: Any = np.float32, out: NDArray[Any] | None = None
+    ) -> NDArray[Any]:
         """Return the inputs (N, D) of a table, filled column by column: no second copy of all is held.
 
         Args:
             raw: a table with all the columns.
             missing: "error" refuses missing cells; otherwise a missing number is NaN.
             dtype: of the inputs.
+            out: (N, D), to write the inputs to; by default a new array.
         """
-        values = np.empty((len(raw.frame), len(self.inputs)), dtype=dtype)
+        values = np.empty((len(raw.frame), len(self.inputs)), dtype=dtype) if out is None else out
         position = 0
         for name in self.names:
             for column in self._encode_column(raw, name, missing):
@@ -129,6 +139,14 @@ class FeatureEncoding:
         if missing == "error":
             _refuse_absent(raw, name, (words == ABSENT).to_numpy())
         known = self.categories[name]
+        absent = 0 if ABSENT in known else int((words == ABSENT).sum())
+        if absent and len(known) < MOST_VALUES:
+            warnings.warn(
+                f"{raw.name}: {absent} missing cells in column {name!r}, which had none in the training data; they "
+                "count as none of the known values",
+                DataNote,
+                stacklevel=6,
+            )
         strange = words.filter(~words.is_in([*known, ABSENT]))
         if len(strange) and len(known) < MOST_VALUES:
             warnings.warn(
@@ -277,14 +295,14 @@ def _words(column: pl.Series) -> pl.Series:
 
 def _read_number(raw: RawTable, name: str) -> Values:
     """Return a column as float64, checked; NaN where a cell is missing."""
-    values = read_numbers(raw.name, raw.frame, name)
-    large = np.abs(values) > LARGEST
-    if large.any():
+    advice = f"; leave it out with drop=[{name!r}] or turn it into numbers first, for example one column per word"
+    values = read_numbers(raw.name, raw.frame, name, advice=advice)
+    if _largest(values) > LARGEST:
         refuse_cells(
             raw.name,
             raw.frame,
             name,
-            large,
+            np.abs(values) > LARGEST,
             "finite numbers up to 3.4e38 (float32)",
             "larger or infinite ones; divide the column by a power of ten, or take logarithms",
         )
@@ -328,8 +346,22 @@ def _refuse_absent(raw: RawTable, name: str, absent: NDArray[np.bool_]) -> None:
         )  # fmt: skip
 
 
+def _largest(values: Values) -> float:
+    """Return the largest absolute value; 0 if all are missing."""
+    low, high = np.fmin.reduce(values, initial=0.0), np.fmax.reduce(values, initial=0.0)
+    return float(max(-low, high))
+
+
 def _origin(values: Values) -> float | None:
     """Return a value to subtract from a column whose differences float32 cannot hold; None where it can."""
+    sample = values[::_SAMPLED]
+    sample = sample[~np.isnan(sample)]
+    if len(sample):
+        # The spread of all is at least that of some, times the root of their share; the error at most half a unit.
+        spread = np.asarray(sample.std() * math.sqrt(len(sample) / len(values)))
+        error = np.asarray(max(_largest(values) * _HALF_UNIT, _LEAST_ERROR))
+        if spread > 0 and not loses_differences(spread, error):
+            return None
     known = values[~np.isnan(values)]
     if not len(known):
         return None

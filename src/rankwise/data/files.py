@@ -1,10 +1,12 @@
-"""Files as blocks of whole lines: plain, gzip, xz or bzip2; a failure names the file and, if there is one, the line."""
+"""Files as untrusted input: blocks of whole lines, plain or compressed, and npz arrays; errors name file and line."""
 
 from __future__ import annotations
 
 import bz2
 import gzip
 import lzma
+import re
+import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,24 +16,28 @@ from pathlib import Path
 from typing import IO, NoReturn, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 __all__ = [
     "LineBlock",
     "Progress",
+    "address_of",
     "bad_line",
     "check_expanded",
     "check_file",
     "is_compressed",
     "is_finite_number",
+    "is_letor",
+    "read_arrays",
     "read_bytes",
     "read_line_blocks",
     "read_text",
     "report_reading",
+    "tell_reading",
 ]
 
 Progress = Callable[[float], None]
 """Called now and then with the share of the work that is done, from 0 to 1."""
-
 BLOCK_BYTES = 8 << 20
 LARGEST = float(np.finfo(np.float32).max)
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -40,10 +46,12 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 FREE_BYTES, MOST_TIMES = 1 << 28, 200
 LONGEST_LINE = 1 << 26
 
+# At least two letters: `c:/data` is a path of Windows. A `Path` has one slash where the address has two or three.
+_ADDRESS = re.compile(r"(?P<protocol>[a-z][a-z0-9+.-]+):/+(?P<rest>.*)", re.DOTALL)
+
 GZIP, XZ, BZIP = b"\x1f\x8b", b"\xfd7zXZ\x00", b"BZh"
 _OTHER_TEXT = (b"\xff\xfe", b"\xfe\xff")
-
-
+_LETOR = re.compile(rb"\s*[^\s,;:]+\s+(?:qid:\S+\s+)?\d+:\S+")
 Report = Callable[[Path, float], None]
 _REPORT: ContextVar[Report | None] = ContextVar("report", default=None)
 
@@ -58,6 +66,12 @@ def report_reading(report: Report) -> Iterator[None]:
         yield
     finally:
         _REPORT.reset(token)
+
+
+def tell_reading(path: Path, share: float) -> None:
+    """Call the function given to `report_reading`, if any, with the share of a file that has been read."""
+    if (report := _REPORT.get()) is not None:
+        report(path, share)
 
 
 @dataclass(frozen=True)
@@ -89,6 +103,20 @@ def check_file(path: str | Path) -> Path:
     if path.stat().st_size == 0:
         raise ValueError(f"{path}: expected data, got an empty file")
     return path
+
+
+def address_of(source: object) -> str | None:
+    """Return the address that a source names, also after it was made a `Path`; None for anything else.
+
+    Example:
+        >>> address_of(Path("s3://bucket/clicks")), address_of("clicks.csv")
+        ('s3://bucket/clicks', None)
+    """
+    match = _ADDRESS.fullmatch(str(source)) if isinstance(source, str | Path) else None
+    if match is None:
+        return None
+    root = "/" if match["protocol"] in ("file", "local") else ""
+    return f"{match['protocol']}://{root}{match['rest']}"
 
 
 def bad_line(path: Path, line: int, expected: str, got: str | bytes) -> NoReturn:
@@ -154,13 +182,11 @@ def read_line_blocks(
     """
     path = check_file(path)
     total = path.stat().st_size
-    report = _REPORT.get()
 
     def tell(share: float) -> None:
         if on_progress is not None:
             on_progress(share)
-        if report is not None:
-            report(path, share)
+        tell_reading(path, share)
 
     with _explained(path), path.open("rb") as raw:
         stream = _decompressed(path, raw)
@@ -182,6 +208,50 @@ def read_line_blocks(
         if last := b"".join(rest):
             yield LineBlock(last.removesuffix(b"\n"), line)
         tell(1.0)
+
+
+def is_letor(path: str | Path) -> bool:
+    """Return whether the first line of a text file, comments aside, is one of a LETOR file."""
+    path = Path(path)
+    if path.suffix in (".parquet", ".npz", ".arrow", ".feather", ".ipc") or path.is_dir():
+        return False
+    path = check_file(path)
+    block = next(read_line_blocks(path, block_bytes=1 << 16), None)
+    lines = (line for _, line in block.lines()) if block else iter(())
+    first = next((line for line in lines if line.strip() and not line.lstrip().startswith(b"#")), b"")
+    return _LETOR.match(first) is not None
+
+
+def read_arrays(path: str | Path) -> dict[str, NDArray[np.generic]]:
+    """Return the arrays of an npz file by name; pickled objects are refused, and so is a file that is damaged.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "numbers.npz"
+        >>> np.savez(path, X=np.arange(3))
+        >>> read_arrays(path)
+        {'X': array([0, 1, 2])}
+    """
+    path = check_file(path)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            check_expanded(path, sum(entry.file_size for entry in archive.infolist()))
+        with np.load(path, allow_pickle=False) as stored:
+            return {name: stored[name] for name in stored.files}
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        EOFError,
+        RuntimeError,
+        MemoryError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as problem:
+        said = " ".join(str(problem).split()) or type(problem).__name__
+        if said.startswith(f"{path}: "):
+            raise
+        raise ValueError(f"{path}: expected a whole npz file of arrays of numbers or text, got {said}") from None
 
 
 def _decompressed(path: Path, raw: IO[bytes]) -> IO[bytes] | _Limited:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from zipfile import ZipFile, is_zipfile
 
 import torch
 from torch import Tensor
@@ -12,12 +13,11 @@ from rankwise.data.arff import is_multilabel_arff
 from rankwise.data.check import Finding
 from rankwise.data.cifar import is_cifar
 from rankwise.data.detection import read_boxes
-from rankwise.data.files import read_line_blocks
+from rankwise.data.files import is_letor, read_line_blocks
 from rankwise.data.image_files import ENDINGS, TARS, container, read_images
 from rankwise.data.image_layouts import find_layout
 from rankwise.data.interaction_schema import learn_interactions
-from rankwise.data.letor import is_letor
-from rankwise.data.netflix import is_netflix
+from rankwise.data.interactions import is_netflix
 from rankwise.data.sparse_schema import read_multilabel
 
 __all__ = ["check_form", "form_of"]
@@ -37,6 +37,9 @@ def form_of(path: Path) -> str:
         return "boxes" if (path / "Annotations").is_dir() else "images"
     if is_cifar(path) or name.endswith((*TARS, ".mat", *ENDINGS)) or container(path) != path:
         return "images"
+    if name.endswith(".npz") and is_zipfile(path):
+        with ZipFile(path) as file:
+            return "images" if "images.npy" in file.namelist() else "table"
     if name.endswith(".json"):
         return "boxes" if '"bbox"' in path.read_text(encoding="utf-8", errors="replace") else "images"
     if name.endswith(".csv"):

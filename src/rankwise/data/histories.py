@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from rankwise.checks import check_choice, check_count, check_share
 from rankwise.data.interactions import Interactions
+from rankwise.data.mapped import join_pieces
 from rankwise.data.parts import Split, require_labels
 from rankwise.data.schema import DataNote
-from rankwise.data.sparse import SparseRows
+from rankwise.data.sparse import PAIRS_AT_ONCE, SparseRows, blocks_of_rows
 
 __all__ = [
     "InteractionPart",
@@ -93,7 +96,9 @@ def histories(interactions: Interactions) -> SparseRows:
                 [0., 0., 1.]])
     """
     height, width = len(interactions.user_names), len(interactions.item_names)
-    return SparseRows.of_pairs(interactions.users, interactions.items, height=height, width=width)
+    return SparseRows.of_pairs(
+        interactions.users, interactions.items, height=height, width=width, folder=interactions.folder
+    )
 
 
 def cut_histories(split: Split[Interactions]) -> Split[InteractionPart]:
@@ -119,41 +124,44 @@ def cut_histories(split: Split[Interactions]) -> Split[InteractionPart]:
             raise ValueError(f"{name}: expected the users and items of the training part; number_like gives them")
     known = histories(train)
     both = Interactions(
-        torch.cat([train.users, validation.users]),
-        torch.cat([train.items, validation.items]),
+        join_pieces([train.users, validation.users], train.folder),
+        join_pieces([train.items, validation.items], train.folder),
         None,
         None,
         test.user_names,
         test.item_names,
+        train.folder,
     )
+    new_users = len(validation.user_names) > len(known)
+    later = histories(replace(train, user_names=validation.user_names)) if new_users else known
     return Split(
         InteractionPart(known, known, torch.arange(len(known)), train.user_names, train.item_names),
-        _later_part("validation", validation, replace(train, user_names=validation.user_names), len(known)),
-        _later_part("test", test, both, len(known)),
+        _later_part("validation", validation, later, len(known)),
+        _later_part("test", test, histories(both), len(known)),
     )
 
 
-def _later_part(name: str, wanted: Interactions, known: Interactions, trained: int) -> InteractionPart:
+def _later_part(name: str, wanted: Interactions, known: SparseRows, trained: int) -> InteractionPart:
     users = torch.arange(len(wanted.user_names))
     users[trained:] = -1
-    rows = histories(known)
-    return InteractionPart(rows, drop_known(name, histories(wanted), rows), users, wanted.user_names, wanted.item_names)
+    later = drop_known(name, histories(wanted), known)
+    return InteractionPart(known, later, users, wanted.user_names, wanted.item_names)
 
 
 def drop_known(name: str, wanted: SparseRows, known: SparseRows) -> SparseRows:
     """Return the wanted pairs without those that are known; say with a `DataNote` how many they are."""
-    width = wanted.width
-    keys, of_known = (each.rows * width + each.columns for each in (wanted, known))
-    new = keys[~torch.isin(keys, of_known)]
-    if len(new) == len(keys):
+    rows = wanted.rows
+    new = ~known.contains(rows, wanted.columns)
+    kept = int(new.sum())
+    if kept == len(rows):
         return wanted
     warnings.warn(
-        f"{name}: left out {len(keys) - len(new)} of {len(keys)} pairs, because the user is already known to have "
+        f"{name}: left out {len(rows) - kept} of {len(rows)} pairs, because the user is already known to have "
         "chosen the item",
         DataNote,
         stacklevel=4,
     )
-    return SparseRows.of_pairs(new // width, new % width, height=len(wanted), width=width)
+    return SparseRows.of_pairs(rows[new], wanted.columns[new], height=len(wanted), width=wanted.width)
 
 
 def drop_repeats(interactions: Interactions) -> Interactions:
@@ -166,21 +174,25 @@ def drop_repeats(interactions: Interactions) -> Interactions:
         ...     drop_repeats(Interactions(users, items, None, None, tuple("ab"), tuple("xyz"))).users
         tensor([0, 1])
     """
-    keys = interactions.users * len(interactions.item_names) + interactions.items
-    different = len(keys.unique())
-    if different == len(keys):
+    kept = torch.zeros(len(interactions), dtype=torch.bool)
+    for pairs in blocks_of_rows(interactions.users, len(interactions.user_names)):
+        keys = interactions.users[pairs] * len(interactions.item_names) + interactions.items[pairs]
+        times = interactions.times
+        order = torch.arange(len(keys)) if times is None else times[pairs].argsort(stable=True)
+        order = order[keys[order].argsort(stable=True)]
+        last = torch.ones(len(keys), dtype=torch.bool)
+        last[:-1] = keys[order].diff() != 0
+        kept[pairs[order[last]]] = True
+    different = int(kept.sum())
+    if different == len(interactions):
         return interactions
-    order = torch.arange(len(keys)) if interactions.times is None else interactions.times.argsort(stable=True)
-    order = order[keys[order].argsort(stable=True)]
-    last = torch.ones(len(keys), dtype=torch.bool)
-    last[:-1] = keys[order].diff() != 0
     warnings.warn(
-        f"interactions: {len(keys) - different} of {len(keys)} pairs of a user and an item are repeated; each pair "
+        f"interactions: {len(kept) - different} of {len(kept)} pairs of a user and an item are repeated; each pair "
         "counts once, the last time",
         DataNote,
         stacklevel=3,
     )
-    return interactions.take(order[last].sort().values)
+    return interactions.take(_where(kept))
 
 
 def leave_one_out(interactions: Interactions, *, by: str, seed: int = 0) -> Split[Interactions]:
@@ -205,12 +217,13 @@ def leave_one_out(interactions: Interactions, *, by: str, seed: int = 0) -> Spli
     if by == "time":
         if interactions.times is None:
             raise ValueError("by: expected pairs with times, to cut by time, got none; by='random' needs none")
-        order = torch.argsort(interactions.times, stable=True)
+        order = interactions.times
     else:
-        order = torch.randperm(len(interactions), generator=torch.Generator().manual_seed(seed))
-    index, count = _index_in_history(interactions, order)
-    from_end = torch.where(count >= 3, count - 1 - index, 2)
-    return Split(*(interactions.take(_where(chosen)) for chosen in (from_end >= 2, from_end == 1, from_end == 0)))
+        order = _random_order(len(interactions), seed)
+    from_end = torch.empty(len(interactions), dtype=torch.int8)
+    for pairs, index, count in _indices_in_histories(interactions, order):
+        from_end[pairs] = torch.where(count >= 3, count - 1 - index, 2).clamp_max(2).to(torch.int8)
+    return Split(*(interactions.take(_where(from_end == index)) for index in (2, 1, 0)))
 
 
 def hold_out(interactions: Interactions, *, share: float, seed: int) -> tuple[Interactions, Interactions]:
@@ -230,12 +243,13 @@ def hold_out(interactions: Interactions, *, share: float, seed: int) -> tuple[In
     """
     check_share("share", share)
     interactions = drop_repeats(interactions)
-    order = torch.randperm(len(interactions), generator=torch.Generator().manual_seed(seed))
-    index, count = _index_in_history(interactions, order)
-    held = index < (count * share).round().long().minimum(count - 1)
+    order = _random_order(len(interactions), seed)
+    held, first = (torch.zeros(len(interactions), dtype=torch.bool) for _ in range(2))
+    for pairs, index, count in _indices_in_histories(interactions, order):
+        held[pairs] = index < (count * share).round().long().minimum(count - 1)
+        first[pairs] = (index == 0) & (count > 1)
     if share > 0 and not held.any():
-        first = _where((index == 0) & (count > 1))
-        drawn = first[order.argsort()[first].argsort()]
+        drawn = _where(first)[order[first].argsort()]
         held[drawn[: max(1, round(share * len(interactions)))]] = True
     return interactions.take(_where(~held)), interactions.take(_where(held))
 
@@ -251,6 +265,8 @@ def active_users(interactions: Interactions, least: int) -> Interactions:
     check_count("least", least)
     counts = interactions.users.bincount(minlength=len(interactions.user_names))
     active = counts >= least
+    if bool(active.all()):
+        return interactions
     kept = interactions.take(_where(active[interactions.users]))
     names = tuple(name for name, wanted in zip(kept.user_names, active.tolist(), strict=True) if wanted)
     return replace(kept, users=(active.cumsum(0) - 1)[kept.users], user_names=names)
@@ -265,12 +281,14 @@ def number_like(interactions: Interactions, users: tuple[str, ...], items: tuple
         >>> numbered.users.tolist(), numbered.items.tolist(), numbered.user_names
         ([1, 0], [1, 1], ('bob', 'ann'))
     """
+    if (interactions.user_names, interactions.item_names) == (users, items):
+        return interactions
     all_users, user_numbers = _numbers(interactions.user_names, users)
     all_items, item_numbers = _numbers(interactions.item_names, items)
     return replace(
         interactions,
-        users=user_numbers[interactions.users],
-        items=item_numbers[interactions.items],
+        users=_renumber(interactions.users, user_numbers, interactions.folder),
+        items=_renumber(interactions.items, item_numbers, interactions.folder),
         user_names=all_users,
         item_names=all_items,
     )
@@ -282,13 +300,34 @@ def _numbers(names: tuple[str, ...], first: tuple[str, ...]) -> tuple[tuple[str,
     return tuple(together), torch.tensor([together[name] for name in names], dtype=torch.int64)
 
 
-def _index_in_history(interactions: Interactions, order: Tensor) -> tuple[Tensor, Tensor]:
-    """Return for each pair its index among those of its user in this order, and how many pairs the user has."""
-    order = order[torch.argsort(interactions.users[order], stable=True)]
-    counts = interactions.users.bincount(minlength=len(interactions.user_names))
-    index = torch.empty_like(order)
-    index[order] = torch.arange(len(order)) - (counts.cumsum(0) - counts)[interactions.users[order]]
-    return index, counts[interactions.users]
+def _renumber(ids: Tensor, numbers: Tensor, folder: Path | None) -> Tensor:
+    return join_pieces((numbers[block] for block in ids.split(PAIRS_AT_ONCE)), folder)
+
+
+def _random_order(count: int, seed: int) -> Tensor:
+    """Return the position (N,) of each pair in a random order."""
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+    position = torch.empty(count, dtype=torch.int32 if count < 2**31 else torch.int64)
+    position[order] = torch.arange(count, dtype=position.dtype)
+    return position
+
+
+def _indices_in_histories(interactions: Interactions, order: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Yield blocks of pairs: their positions, the index of each among those of its user, and how many the user has.
+
+    Args:
+        interactions: the pairs.
+        order: (N,) the pairs of a user are ordered by these numbers, equal ones by position.
+    """
+    for pairs in blocks_of_rows(interactions.users, len(interactions.user_names)):
+        users = interactions.users[pairs]
+        users = users - users.min() if len(users) else users
+        in_order = order[pairs].argsort(stable=True)
+        in_order = in_order[users[in_order].argsort(stable=True)]
+        counts = users.bincount()
+        index = torch.empty_like(in_order)
+        index[in_order] = torch.arange(len(in_order)) - (counts.cumsum(0) - counts)[users[in_order]]
+        yield pairs, index, counts[users]
 
 
 def _where(chosen: Tensor) -> Tensor:

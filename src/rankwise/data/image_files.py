@@ -18,9 +18,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rankwise.data.arrays import read_arrays
 from rankwise.data.cifar import is_cifar, read_cifar
-from rankwise.data.files import bad_line, check_expanded, read_text
+from rankwise.data.files import bad_line, check_expanded, read_arrays, read_text
 from rankwise.data.image_layouts import ListedImages, find_layout
 from rankwise.data.image_sources import ArrayImages, EncodedImages, ImageSource, to_bytes
 from rankwise.data.schema import DataNote, Labels

@@ -101,12 +101,12 @@ class ImagePart(Dataset[Batch]):
 
     def batch(self, indices: Sequence[int], view: Callable[[Tensor], Tensor]) -> Batch:
         """Return some images, seen through `view` (uint8 (C, H, W) to uint8 of one size), and their classes."""
-        chosen = torch.as_tensor(indices)
+        chosen = torch.as_tensor(indices, dtype=torch.int64)
         return Batch(self._numbers(chosen, view), self.labels[chosen], chosen, None)
 
     def pixels(self, indices: Sequence[int]) -> Tensor:
         """Return some images as a model takes them, with or without classes: (B, C, H, W) from 0 to 1."""
-        return self._numbers(torch.as_tensor(indices), self._middle)
+        return self._numbers(torch.as_tensor(indices, dtype=torch.int64), self._middle)
 
     def name(self, index: int) -> str:
         """Return the name of an image: its class, and its file or its number."""
@@ -309,6 +309,8 @@ class AugmentedImages(Dataset[Batch]):
 def cut_classes(part: ImagePart, shares: Sequence[float], *, seed: int, held_out: str = "random") -> list[ImagePart]:
     """Cut into parts of whole classes: a class of one part is unknown in the others, as in retrieval.
 
+    Each part has at least two classes, so that there is something to tell apart.
+
     Args:
         part: the images.
         shares: of the classes that go to each of the parts after the first; the first gets the others.
@@ -318,17 +320,22 @@ def cut_classes(part: ImagePart, shares: Sequence[float], *, seed: int, held_out
 
     Example:
         >>> from rankwise.data import ArrayImages
-        >>> labels = torch.arange(10) // 2
-        >>> whole = ImagePart(ArrayImages(torch.zeros(10, 1, 8, 8, dtype=torch.uint8)), torch.arange(10), labels, ())
+        >>> labels = torch.arange(14) // 2
+        >>> whole = ImagePart(ArrayImages(torch.zeros(14, 1, 8, 8, dtype=torch.uint8)), torch.arange(14), labels, ())
         >>> [each.labels.unique().tolist() for each in cut_classes(whole, [0.2, 0.2], seed=0, held_out="last")]
-        [[0, 1, 2], [3], [4]]
+        [[0, 1, 2], [3, 4], [5, 6]]
     """
     check_choice("held_out", held_out, ("random", "last"))
     _refuse_several(part, "to hold classes out")
     classes = part.labels.unique()
     if held_out == "random":
         classes = classes[torch.randperm(len(classes), generator=torch.Generator().manual_seed(seed))]
-    sizes = _sizes(len(classes), shares, "classes")
+    if len(classes) < 2 * (len(shares) + 1):
+        raise ValueError(
+            f"data: expected at least {2 * (len(shares) + 1)} classes to hold out two for every part, got "
+            f"{len(classes)}; hold out images of each class instead: data.held_out=images"
+        )
+    sizes = _sizes(len(classes), shares, "classes", least=2)
     return [part.take(torch.isin(part.labels, some).nonzero().squeeze(1)) for some in classes.split(sizes)]
 
 
@@ -406,10 +413,10 @@ def _refuse_several(part: ImagePart, why: str) -> None:
         raise ValueError(f"images: expected one class of each {why}, got images with several")
 
 
-def _sizes(count: int, shares: Sequence[float], what: str) -> list[int]:
+def _sizes(count: int, shares: Sequence[float], what: str, *, least: int = 1) -> list[int]:
     if any(not 0 < share < 1 for share in shares) or sum(shares) >= 1:
         raise ValueError(f"shares: expected numbers between 0 and 1 of less than 1 in all, got {tuple(shares)}")
-    held = [max(1, round(count * share)) for share in shares]
-    if count - sum(held) < 1:
+    held = [max(least, round(count * share)) for share in shares]
+    if count - sum(held) < least:
         raise ValueError(f"shares: expected enough {what} for every part, got {count} for {tuple(shares)}")
     return [count - sum(held), *held]

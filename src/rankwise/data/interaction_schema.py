@@ -15,11 +15,18 @@ from torch import Tensor
 from rankwise.data.columns import find_column, names_and_codes
 from rankwise.data.files import read_line_blocks
 from rankwise.data.histories import InteractionPart, drop_known
-from rankwise.data.interactions import Interactions, read_interaction_lists, read_movielens, table_pairs
-from rankwise.data.netflix import is_netflix, read_netflix
+from rankwise.data.interactions import (
+    Interactions,
+    is_netflix,
+    read_interaction_lists,
+    read_movielens,
+    read_netflix,
+    table_pairs,
+)
 from rankwise.data.schema import DataNote, Labels, with_tuples
 from rankwise.data.sparse import SparseRows
-from rankwise.data.table_files import RawTable, open_table
+from rankwise.data.stored_tables import open_stored
+from rankwise.data.table_files import RawTable, is_parquet
 
 __all__ = ["InteractionSchema", "InteractionTable", "learn_interactions"]
 
@@ -77,9 +84,9 @@ class InteractionSchema:
             return self._part(_name_of(source), names, None, given)
         return self._part(_name_of(source), names, given, self._saved(_name_of(source), names))
 
-    def pairs(self, source: Any) -> Interactions:
-        """Return the pairs of another source, with the names it has for users and items."""
-        read = self._open(source)
+    def pairs(self, source: Any, *, cache: str | Path | None = None) -> Interactions:
+        """Return the pairs of another source, with the names it has for users and items; `cache` as for tables."""
+        read = self._open(source, cache)
         if isinstance(read, _Users):
             raise ValueError(f"{read.source}: expected a column of items, got none")
         return read
@@ -109,20 +116,21 @@ class InteractionSchema:
         if not tensors:
             return schema
         starts, items = tensors["starts"].long(), tensors["items"].long()
-        rows = SparseRows(starts, items, torch.ones(len(items)), len(schema.items))
+        rows = SparseRows(starts, items, torch.ones(1).expand(len(items)), len(schema.items))
         if len(starts) != len(schema.users) + 1 or not _is_csr(rows):
             raise ValueError(f"expected histories of {len(schema.users)} users, got others")
         return replace(schema, histories=rows)
 
-    def _open(self, source: Any) -> Interactions | _Users:
-        whole = _read_whole(source)
+    def _open(self, source: Any, cache: str | Path | None = None) -> Interactions | _Users:
+        whole = _read_whole(source, cache)
         if whole is not None:
             return whole
-        raw = open_table(source, header=self.header)
+        raw = open_stored(source, cache, header=self.header)
         user, item = self._find_columns(raw)
         if raw.columns == [user]:
             codes, names = names_and_codes(raw.name, raw.frame, user)
-            return _Users(raw.name, tuple(dict.fromkeys(names[code] for code in codes.tolist())))
+            in_order = dict.fromkeys(code for piece in codes for code in piece.tolist())
+            return _Users(raw.name, tuple(names[code] for code in in_order))
         return table_pairs(raw, user=user, item=item)
 
     def _find_columns(self, raw: RawTable) -> tuple[str, str]:
@@ -201,7 +209,13 @@ class InteractionTable(NamedTuple):
 
 
 def learn_interactions(
-    source: Any, *, user: str | int = 0, item: str | int = 1, time: str | int | None = None, header: str = "auto"
+    source: Any,
+    *,
+    user: str | int = 0,
+    item: str | int = 1,
+    time: str | int | None = None,
+    header: str = "auto",
+    cache: str | Path | None = None,
 ) -> InteractionTable:
     """Read pairs to learn from; the schema has their users and items, but not yet the histories.
 
@@ -209,6 +223,8 @@ def learn_interactions(
         source: see `InteractionSchema.read`.
         user, item, time: columns of a table, by name or position.
         header: of text files, see `open_table`.
+        cache: a folder in which to keep the columns and pairs of a table, which are mapped from there, see
+            `read_table`.
 
     Example:
         >>> import tempfile
@@ -221,10 +237,10 @@ def learn_interactions(
         >>> schema.read(pairs, labels="optional").known.dense().tolist()
         [[1.0, 1.0], [0.0, 1.0]]
     """
-    whole = _read_whole(source)
+    whole = _read_whole(source, cache)
     if whole is not None:
         return InteractionTable(whole, InteractionSchema(whole.user_names, whole.item_names, header=header))
-    raw = open_table(source, header=header)
+    raw = open_stored(source, cache, header=header)
     user, item = (find_column(raw.name, raw.columns, role, each) for role, each in (("user", user), ("item", item)))
     pairs = table_pairs(raw, user=user, item=item, time=time)
     names = (pairs.user_names, pairs.item_names, user, item, tuple(raw.columns))
@@ -238,15 +254,17 @@ class _Users(NamedTuple):
     names: tuple[str, ...]
 
 
-def _read_whole(source: Any) -> Interactions | None:
+def _read_whole(source: Any, cache: str | Path | None = None) -> Interactions | None:
     """Return the pairs of a source that is no table; None for a table."""
     if isinstance(source, Interactions):
         return source
     if not isinstance(source, str | Path):
         return None
     path = Path(source)
+    if is_parquet(path):
+        return None
     if path.is_dir():
-        return read_netflix(path) if is_netflix(path) else read_movielens(path)
+        return read_netflix(path) if is_netflix(path) else read_movielens(path, cache=cache)
     name = path.name.removesuffix(".gz").removesuffix(".xz")
     is_table = Path(name).suffix.lower() in TABLES or _has_separators(path)
     return None if is_table else read_interaction_lists([path])[0]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -12,14 +13,37 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rankwise.data.columns import find_column, names_and_codes, read_numbers, refuse_cells, refuse_missing
+from rankwise.data.cache import Cache, cached_arrays
+from rankwise.data.columns import (
+    CELLS_AT_ONCE,
+    LINE,
+    find_column,
+    names_and_codes,
+    read_numbers,
+    refuse_cells,
+    refuse_missing,
+)
 from rankwise.data.files import LineBlock, bad_line, check_file, read_line_blocks
-from rankwise.data.table_files import RawTable, open_table
+from rankwise.data.mapped import join_pieces
+from rankwise.data.sparse import PAIRS_AT_ONCE
+from rankwise.data.stored_tables import open_stored
+from rankwise.data.table_files import RawTable
+from rankwise.extras import require
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Interactions", "read_interaction_lists", "read_interactions", "read_movielens", "table_pairs"]
+__all__ = [
+    "Interactions",
+    "is_netflix",
+    "read_interaction_lists",
+    "read_interactions",
+    "read_movielens",
+    "read_netflix",
+    "table_pairs",
+]
+
+_FORMS = ("combined_data_*.txt", "mv_*.txt")
 
 
 @dataclass(frozen=True)
@@ -31,6 +55,7 @@ class Interactions:
         ratings: (N,) float32, or None if a pair only says that the user chose the item.
         times: (N,) int64 in the file's unit, or None.
         user_names, item_names: names of user and item 0, 1, ... in the file.
+        folder: where large arrays made of the pairs are kept, in temporary files that are mapped; None: in memory.
     """
 
     users: Tensor
@@ -39,19 +64,23 @@ class Interactions:
     times: Tensor | None
     user_names: tuple[str, ...]
     item_names: tuple[str, ...]
+    folder: Path | None = None
 
     def __len__(self) -> int:
         return len(self.users)
 
     def take(self, rows: Tensor) -> Interactions:
         """Return these pairs only; users and items keep their numbers."""
-        return Interactions(
-            self.users[rows],
-            self.items[rows],
-            None if self.ratings is None else self.ratings[rows],
-            None if self.times is None else self.times[rows],
-            self.user_names,
-            self.item_names,
+
+        def chosen(values: Tensor) -> Tensor:
+            return join_pieces((values[block] for block in rows.split(PAIRS_AT_ONCE)), self.folder, values.dtype)
+
+        return replace(
+            self,
+            users=chosen(self.users),
+            items=chosen(self.items),
+            ratings=None if self.ratings is None else chosen(self.ratings),
+            times=None if self.times is None else chosen(self.times),
         )
 
 
@@ -64,6 +93,7 @@ def read_interactions(
     time: str | int | None = None,
     header: str = "auto",
     separator: str | None = None,
+    cache: str | Path | None = None,
 ) -> Interactions:
     """Read pairs of users and items from a table; ids may be numbers or text.
 
@@ -72,6 +102,7 @@ def read_interactions(
         user, item: the columns of the ids, by name or position (from 0).
         rating, time: the columns of ratings and times, if they are wanted.
         header, separator: of text files, see `open_table`.
+        cache: a folder in which to keep the columns and pairs of a file, which are mapped from there, see `read_table`.
 
     Example:
         >>> import tempfile
@@ -82,9 +113,8 @@ def read_interactions(
         >>> clicks.users.tolist(), clicks.items.tolist(), clicks.ratings.tolist(), clicks.user_names
         ([0, 1, 0], [0, 1, 1], [5.0, 3.0, 4.0], ('ann', 'bob'))
     """
-    return table_pairs(
-        open_table(source, header=header, separator=separator), user=user, item=item, rating=rating, time=time
-    )
+    raw = open_stored(source, cache, header=header, separator=separator)
+    return table_pairs(raw, user=user, item=item, rating=rating, time=time)
 
 
 def table_pairs(
@@ -95,20 +125,49 @@ def table_pairs(
     rating: str | int | None = None,
     time: str | int | None = None,
 ) -> Interactions:
-    """Return the pairs of a table, see `read_interactions`."""
-    name, frame, columns = raw.name, raw.frame, raw.columns
-    codes, names = [], []
-    for argument, wanted in (("user", user), ("item", item)):
-        code, called = names_and_codes(name, frame, find_column(name, columns, argument, wanted))
-        codes.append(torch.from_numpy(code))
-        names.append(called)
-    ratings = None if rating is None else _ratings(name, frame, find_column(name, columns, "rating", rating))
-    times = None if time is None else _times(name, frame, find_column(name, columns, "time", time))
-    return Interactions(codes[0], codes[1], ratings, times, names[0], names[1])
+    """Return the pairs of a table, see `read_interactions`; those of a mapped table are mapped, too."""
+    wanted = {"user": user, "item": item, "rating": rating, "time": time}
+    columns = {
+        role: find_column(raw.name, raw.columns, role, each) for role, each in wanted.items() if each is not None
+    }
+    if raw.stored is None:
+        return _pairs(_pair_arrays(raw, columns, None), None)
+    assert raw.path is not None
+    folder = raw.stored.parent
+    stored = Cache(raw.path, folder, f"pairs {json.dumps([columns, raw.columns, raw.stored.name])}")
+    return _pairs(cached_arrays(stored, lambda _: _pair_arrays(raw, columns, folder)), folder)
 
 
-def read_movielens(folder: str | Path) -> Interactions:
+def _pair_arrays(raw: RawTable, columns: Mapping[str, str], folder: Path | None) -> dict[str, NDArray[Any]]:
+    """Return users and items as codes, their names as JSON, ratings and times; with a folder, mapped from there."""
+    arrays: dict[str, NDArray[Any]] = {}
+    for role in ("user", "item"):
+        codes, names = names_and_codes(raw.name, raw.frame, columns[role])
+        arrays[f"{role}s"] = join_pieces(map(torch.from_numpy, codes), folder).numpy()
+        arrays[f"{role}_names"] = np.frombuffer(json.dumps(names).encode(), dtype=np.uint8)
+    for role, read, dtype in (("rating", _ratings, torch.float32), ("time", _times, torch.int64)):
+        if role in columns:
+            slices = raw.frame.select(columns[role], LINE).iter_slices(CELLS_AT_ONCE)
+            pieces = (read(raw.name, cells, columns[role]) for cells in slices)
+            arrays[f"{role}s"] = join_pieces(pieces, folder, dtype).numpy()
+    return arrays
+
+
+def _pairs(arrays: Mapping[str, NDArray[Any]], folder: Path | None) -> Interactions:
+    tensors = {
+        name: torch.from_numpy(arrays[name]) for name in ("users", "items", "ratings", "times") if name in arrays
+    }
+    users, items = (tuple(json.loads(arrays[name].tobytes())) for name in ("user_names", "item_names"))
+    ratings, times = tensors.get("ratings"), tensors.get("times")
+    return Interactions(tensors["users"], tensors["items"], ratings, times, users, items, folder)
+
+
+def read_movielens(folder: str | Path, *, cache: str | Path | None = None) -> Interactions:
     """Read a MovieLens folder: `u.data` (100K), `ratings.dat` (1M, 10M) or `ratings.csv` (20M and later).
+
+    Args:
+        folder: the folder.
+        cache: see `read_interactions`.
 
     Example:
         >>> import tempfile
@@ -120,7 +179,7 @@ def read_movielens(folder: str | Path) -> Interactions:
     folder = Path(folder)
     for name, separator in (("u.data", "\t"), ("ratings.dat", "::"), ("ratings.csv", ",")):
         if (folder / name).exists():
-            return read_interactions(folder / name, rating=2, time=3, separator=separator)
+            return read_interactions(folder / name, rating=2, time=3, separator=separator, cache=cache)
     raise FileNotFoundError(f"{folder}: expected u.data, ratings.dat or ratings.csv in this folder, got none of them")
 
 
@@ -191,3 +250,85 @@ def _find_bad_list(path: Path, block: LineBlock) -> NoReturn:
             if not (field.removeprefix(b"-").isdigit() and -(2**63) <= int(field) < 2**63):
                 bad_line(path, number, "whole numbers `user item item ...`", field)
     raise ValueError(f"{path}, line {block.first_line} or later: expected whole numbers, got something else")
+
+
+def is_netflix(folder: str | Path) -> bool:
+    """Return whether a folder holds files that `read_netflix` reads."""
+    return bool(_files(Path(folder)))
+
+
+def read_netflix(folder: str | Path) -> Interactions:
+    """Return the ratings of a Netflix Prize folder: `combined_data_1.txt` .. `combined_data_4.txt`, or `mv_0000001.txt`
+    ...
+
+    A line `7:` says which film the lines `user,rating,date` below it are about. Times are days since 1970.
+
+    Args:
+        folder: where the files lie.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder, "combined_data_1.txt")
+        ...     _ = path.write_text("7:\\n30,4,2005-09-06\\n8:\\n30,2,2005-09-07\\n")
+        ...     ratings = read_netflix(folder)
+        >>> ratings.items.tolist(), ratings.item_names, ratings.ratings.tolist(), ratings.times.diff().tolist()
+        ([0, 1], ('7', '8'), [4.0, 2.0], [1])
+    """
+    require("reading interactions", ("polars",))
+    import polars as pl
+
+    paths = _files(Path(folder))
+    if not paths:
+        raise FileNotFoundError(f"{folder}: expected {' or '.join(_FORMS)} in this folder, got none of them")
+    frame = pl.concat([_read(path) for path in paths])
+    users, items = (np.unique(frame[name].to_numpy(), return_inverse=True) for name in ("user", "film"))
+    return Interactions(
+        torch.from_numpy(users[1]),
+        torch.from_numpy(items[1]),
+        torch.from_numpy(frame["rating"].to_numpy().copy()),
+        torch.from_numpy(frame["date"].to_numpy().copy()),
+        tuple(map(str, users[0].tolist())),
+        tuple(map(str, items[0].tolist())),
+    )
+
+
+def _files(folder: Path) -> list[Path]:
+    return next((files for form in _FORMS if (files := sorted(folder.glob(form)))), [])
+
+
+def _read(path: Path) -> pl.DataFrame:
+    """Return the columns user, film, rating and date (days) of one file, a row per rating."""
+    import polars as pl
+
+    text = pl.col("text").str.strip_chars()
+    lines = pl.read_csv(
+        path,
+        # One column a line: the lines of films and those of ratings differ in their number of fields.
+        separator="\x01",
+        has_header=False,
+        schema={"text": pl.String},
+        quote_char=None,
+        glob=False,
+        raise_if_empty=False,
+    ).select(text, film=text.str.extract(r"^(\d+):$").cast(pl.Int64, strict=False))
+    rows = lines.with_row_index("line", offset=1).with_columns(
+        pl.col("film").forward_fill(), head=pl.col("film").is_not_null()
+    )
+    fields = pl.col("text").str.split_exact(",", 2).struct
+    rows = rows.filter(~pl.col("head") & (pl.col("text").fill_null("") != "")).select(
+        "line",
+        "film",
+        fields.field("field_0").cast(pl.Int64, strict=False).alias("user"),
+        fields.field("field_1").cast(pl.Float32, strict=False).alias("rating"),
+        fields.field("field_2").str.to_date("%Y-%m-%d", strict=False).cast(pl.Int64).alias("date"),
+    )
+    broken = rows.filter(pl.any_horizontal(pl.all().is_null()))
+    if len(broken):
+        number = broken["line"][0]
+        orphan = broken["film"][0] is None
+        expected = "`film:` before the first rating" if orphan else "`user,rating,date`"
+        bad_line(path, number, expected, repr(lines["text"][number - 1]))
+    if not len(rows):
+        raise ValueError(f"{path}: expected ratings, got none")
+    return rows.drop("line")

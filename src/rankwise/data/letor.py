@@ -6,6 +6,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any, NamedTuple, NoReturn
@@ -14,8 +15,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rankwise.data.cache import Cache
-from rankwise.data.columns import loses_differences
+from rankwise.data.cache import Cache, cached_arrays
+from rankwise.data.columns import find_group_file, loses_differences, query_ids_beside
 from rankwise.data.complete_lines import parse_complete_lines
 from rankwise.data.files import (
     BLOCK_BYTES,
@@ -29,14 +30,13 @@ from rankwise.data.files import (
     is_finite_number,
     read_line_blocks,
 )
-from rankwise.data.groups import find_group_file, query_ids_beside
 from rankwise.data.mapped import MappedFeatures
 from rankwise.data.memory import check_fits
 from rankwise.data.parts import Part
 from rankwise.data.schema import DataNote
 from rankwise.extras import require
 
-__all__ = ["LetorFile", "is_letor", "parse_letor", "read_letor", "read_letor_chunks", "read_letor_comments"]
+__all__ = ["LetorFile", "parse_letor", "read_letor", "read_letor_chunks", "read_letor_comments"]
 
 MOST_FEATURES = 100_000  # a larger index is a mistake or data too wide to be held densely
 PIECE_BYTES = 8 << 20
@@ -44,22 +44,10 @@ SPARSE_LINES = 5_000  # scikit-learn's time grows with the square of the lines w
 CHUNK_BYTES = 64 << 20  # large enough that the system takes a chunk back as soon as it is freed
 LINE = "`grade qid:number index:value ...` with indices from 1 that increase"
 
-_FIRST_LINE = re.compile(rb"\s*[^\s,;:]+\s+(?:qid:\S+\s+)?\d+:\S+")
 
 _Floats = NDArray[np.float32]
 _Numbers = NDArray[np.float64]
 _Ids = NDArray[np.int64]
-
-
-def is_letor(path: str | Path) -> bool:
-    """Return whether the first line of a text file, comments aside, is one of a LETOR file."""
-    path = check_file(path)
-    if path.suffix in (".parquet", ".npz", ".arrow", ".feather", ".ipc"):
-        return False
-    block = next(read_line_blocks(path, block_bytes=1 << 16), None)
-    lines = (line for _, line in block.lines()) if block else iter(())
-    first = next((line for line in lines if line.strip() and not line.lstrip().startswith(b"#")), b"")
-    return _FIRST_LINE.match(first) is not None
 
 
 def read_letor(
@@ -158,7 +146,11 @@ def parse_letor(
         _check_memory(path)
         arrays = _parse(path, width, beyond, shifts, on_progress, block_bytes, None)
     else:
-        arrays = _load_or_parse(stored, path, width, beyond, shifts, on_progress, block_bytes)
+
+        def parse(spool: IO[bytes]) -> dict[str, NDArray[np.generic]]:
+            return _parse(path, width, beyond, shifts, on_progress, block_bytes, spool)
+
+        arrays = cached_arrays(stored, parse, None if on_progress is None else partial(on_progress, 1.0))
     query_ids = torch.from_numpy(arrays["query_ids"][:]) if len(arrays["query_ids"]) else None
     features = torch.from_numpy(arrays["features"])
     part = Part(
@@ -168,31 +160,6 @@ def parse_letor(
     )
     needed = zip(arrays["origin_indices"].tolist(), arrays["origin_values"].tolist(), strict=True)
     return LetorFile(part, int(arrays["width"]), dict(needed))
-
-
-def _load_or_parse(
-    stored: Cache,
-    path: Path,
-    width: int | None,
-    beyond: str,
-    origins: Mapping[int, float],
-    on_progress: Progress | None,
-    block_bytes: int,
-) -> dict[str, NDArray[np.generic]]:
-    """Return the mapped arrays; the first process parses the file, all others wait for it."""
-    arrays = stored.load()
-    if arrays is not None:
-        if on_progress is not None:
-            on_progress(1.0)
-        return arrays
-    with stored.writing() as spool:
-        arrays = stored.load()  # another process may have written it meanwhile
-        if arrays is None:
-            stored.save(_parse(path, width, beyond, origins, on_progress, block_bytes, spool))
-            arrays = stored.load()
-    if arrays is None:
-        raise ValueError(f"{stored.path}: expected the arrays just written, got a damaged file")
-    return arrays
 
 
 def _check_memory(path: Path) -> None:

@@ -1,13 +1,31 @@
-"""Features in mapped files: rows are read from disk when they are asked for."""
+"""Features and names in mapped files: rows are read from disk when they are asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["FeatureRows", "MappedFeatures", "join_features", "take_features"]
+from rankwise.data.memory import release_memory
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = [
+    "FeatureRows",
+    "MappedFeatures",
+    "MappedNames",
+    "join_features",
+    "join_pieces",
+    "take_features",
+    "take_names",
+]
 
 
 class MappedFeatures:
@@ -95,3 +113,57 @@ def join_features(first: FeatureRows, second: FeatureRows) -> FeatureRows:
     if isinstance(first, MappedFeatures) and isinstance(second, MappedFeatures):
         return first.join(second)
     return torch.cat([each[:] for each in (first, second)])
+
+
+class MappedNames(Sequence[str]):
+    """Names of rows in a mapped column, read when they are asked for.
+
+    Example:
+        >>> import polars as pl
+        >>> names = MappedNames(pl.Series([7, 8, 9]))
+        >>> names[1], names.take(torch.tensor([2, 0]))[0], list(names)
+        ('8', '9', ['7', '8', '9'])
+    """
+
+    def __init__(self, column: pl.Series, rows: NDArray[np.int64] | None = None) -> None:
+        self._column, self._rows = column, rows
+
+    def __len__(self) -> int:
+        return len(self._column) if self._rows is None else len(self._rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[position] for position in range(*index.indices(len(self)))]
+        position = range(len(self))[index]
+        return str(self._column[position if self._rows is None else int(self._rows[position])])
+
+    def take(self, rows: Tensor) -> MappedNames:
+        """Return the names of these rows only, in this order; nothing is read."""
+        chosen = torch.arange(len(self))[rows].numpy()
+        return MappedNames(self._column, chosen if self._rows is None else self._rows[chosen])
+
+
+def take_names(names: Sequence[str], rows: Tensor) -> tuple[str, ...] | MappedNames:
+    """Return some of the names, in this order; those of mapped files are not read."""
+    if isinstance(names, MappedNames):
+        return names.take(rows)
+    return tuple(names[index] for index in torch.arange(len(names))[rows].tolist())
+
+
+def join_pieces(pieces: Iterable[Tensor], folder: Path | None, dtype: torch.dtype = torch.int64) -> Tensor:
+    """Return pieces (n,) as one tensor (N,); with a folder it is mapped from a temporary file there.
+
+    The file has no name and is gone with the tensor. Only one piece is in memory at a time.
+    """
+    if folder is None:
+        return torch.cat([torch.empty(0, dtype=dtype), *pieces])
+    count = 0
+    with tempfile.TemporaryFile(dir=folder) as file:
+        for piece in pieces:
+            file.write(piece.to(dtype).contiguous().numpy().data)
+            count += len(piece)
+        file.flush()
+        release_memory()
+        if not count:
+            return torch.empty(0, dtype=dtype)
+        return torch.from_numpy(np.memmap(file, torch.empty(0, dtype=dtype).numpy().dtype, "c", shape=(count,)))

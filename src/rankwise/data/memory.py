@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
+import sys
+import warnings
+from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["check_fits", "free_memory"]
+from rankwise.data.schema import DataNote
+
+__all__ = ["check_fits", "free_memory", "release_memory"]
 
 _GIB = 1 << 30
+# Data that take more than this share of the free memory are worth a word before they are read.
+LARGE_SHARE = 0.25
 
 
 def free_memory(proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgroup")) -> int | None:
@@ -27,7 +35,7 @@ def free_memory(proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgroup"
 
 
 def check_fits(name: object, needed: float, hint: str) -> None:
-    """Refuse data that would need more memory than is free.
+    """Refuse data that would need more memory than is free; say with a `DataNote` if they need a large share of it.
 
     Args:
         name: of the data, the beginning of the error.
@@ -40,3 +48,17 @@ def check_fits(name: object, needed: float, hint: str) -> None:
             f"{name}: expected data that fit into memory, got about {needed / _GIB:.1f} GiB with {free / _GIB:.1f} GiB "
             f"free; {hint}"
         )
+    if free is not None and needed > LARGE_SHARE * free:
+        warnings.warn(
+            f"{name}: will take about {needed / _GIB:.1f} GiB of the {free / _GIB:.1f} GiB of memory that are free; "
+            f"{hint}",
+            DataNote,
+            stacklevel=3,
+        )
+
+
+def release_memory() -> None:
+    """Return freed memory to the system, where the C library can (glibc keeps hundreds of MiB after large sorts)."""
+    if sys.platform == "linux":
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).malloc_trim(0)

@@ -61,7 +61,7 @@ class SparsePart(Dataset[Batch]):
         return self.__getitems__([index])
 
     def __getitems__(self, indices: Sequence[int]) -> Batch:
-        rows = torch.as_tensor(indices)
+        rows = torch.as_tensor(indices, dtype=torch.int64)
         return Batch(self.features.dense(rows), self.labels.dense(rows), rows, rows)
 
     def take(self, rows: Tensor) -> SparsePart:

@@ -16,8 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rankwise.data.arrays import read_arrays
-from rankwise.data.files import is_compressed, read_bytes
+from rankwise.data.files import is_compressed, read_arrays, read_bytes
 from rankwise.data.table_files import read_parquet
 from rankwise.registry import nearest
 

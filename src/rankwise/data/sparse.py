@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
-__all__ = ["SparseRows"]
+from rankwise.data.mapped import join_pieces
+
+__all__ = ["SparseRows", "blocks_of_rows"]
+
+# Pairs that are sorted at once.
+PAIRS_AT_ONCE = 1 << 21
 
 
 @dataclass(frozen=True)
@@ -32,18 +39,30 @@ class SparseRows:
     width: int
 
     @classmethod
-    def of_pairs(cls, rows: Tensor, columns: Tensor, *, height: int, width: int) -> SparseRows:
+    def of_pairs(
+        cls, rows: Tensor, columns: Tensor, *, height: int, width: int, folder: Path | None = None
+    ) -> SparseRows:
         """Return rows with a 1 at every pair (row, column), however often the pair occurs; columns in rising order.
+
+        With a folder the columns are mapped from a temporary file there. All values are one number in memory.
 
         Example:
             >>> SparseRows.of_pairs(torch.tensor([1, 0, 1]), torch.tensor([2, 0, 2]), height=2, width=3).dense()
             tensor([[1., 0., 0.],
                     [0., 0., 1.]])
         """
-        pairs = (rows * width + columns).unique()
-        counts = torch.bincount(pairs // width, minlength=height)
+        counts = torch.zeros(height, dtype=torch.int64)
+
+        def rising() -> Iterator[Tensor]:
+            for entries in blocks_of_rows(rows, height):
+                pairs = (rows[entries] * width + columns[entries]).unique()
+                different, repeats = (pairs // width).unique_consecutive(return_counts=True)
+                counts[different] = repeats
+                yield pairs % width
+
+        joined = join_pieces(rising(), folder)
         starts = torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)])
-        return cls(starts, pairs % width, torch.ones(len(pairs)), width)
+        return cls(starts, joined, torch.ones(1).expand(len(joined)), width)
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -91,6 +110,24 @@ class SparseRows:
         result[row_of_entry, self.columns[entries]] = self.values[entries]
         return result
 
+    def contains(self, rows: Tensor, columns: Tensor) -> Tensor:
+        """Return for pairs (B,) of a row and a column whether there is an entry; columns must rise within each row.
+
+        Example:
+            >>> rows = SparseRows.of_pairs(torch.tensor([1, 0, 1]), torch.tensor([2, 0, 1]), height=2, width=3)
+            >>> rows.contains(torch.tensor([1, 1, 0]), torch.tensor([2, 0, 0]))
+            tensor([ True, False,  True])
+        """
+        low, end = self.starts[rows], self.starts[rows + 1]
+        if not len(self.columns):
+            return torch.zeros_like(rows, dtype=torch.bool)
+        high = end
+        for _ in range(int((end - low).max()).bit_length() if len(rows) else 0):
+            middle = (low + high) // 2
+            below = (middle < high) & (self.columns[middle.clamp_max(len(self.columns) - 1)] < columns)
+            low, high = torch.where(below, middle + 1, low), torch.where(below, high, middle)
+        return (low < end) & (self.columns[low.clamp_max(len(self.columns) - 1)] == columns)
+
     def to_torch(self) -> Tensor:
         """Return the rows as a sparse tensor (N, width) in COO form."""
         indices = torch.stack([self.rows, self.columns])
@@ -102,3 +139,21 @@ class SparseRows:
         begin, counts = self.starts[rows], self.starts[rows + 1] - self.starts[rows]
         row_of_entry = torch.repeat_interleave(torch.arange(len(rows)), counts)
         return row_of_entry, torch.arange(int(counts.sum())) - (counts.cumsum(0) - counts - begin)[row_of_entry]
+
+
+def blocks_of_rows(rows: Tensor, height: int) -> Iterator[Tensor]:
+    """Yield the positions (n,) of entries by blocks of consecutive rows, in rising order within each block.
+
+    Args:
+        rows: (K,) row of each entry.
+        height: number of rows.
+    """
+    if len(rows) <= PAIRS_AT_ONCE:
+        yield torch.arange(len(rows))
+        return
+    block = torch.bincount(rows, minlength=height).cumsum(0).sub_(1).clamp_min_(0) // PAIRS_AT_ONCE
+    ends = block.unique_consecutive(return_counts=True)[1].cumsum(0).tolist()
+    first = 0
+    for end in ends:
+        yield ((rows >= first) & (rows < end)).nonzero().squeeze(1)
+        first = end

@@ -16,15 +16,37 @@ from numpy.typing import NDArray
 
 from rankwise.checks import check_choice
 from rankwise.data.arff import ATTRIBUTE
-from rankwise.data.arrays import read_arrays
 from rankwise.data.columns import LINE
-from rankwise.data.files import Progress, bad_line, check_file, is_compressed, read_bytes, read_line_blocks, read_text
+from rankwise.data.files import (
+    FREE_BYTES,
+    Progress,
+    bad_line,
+    check_file,
+    is_compressed,
+    read_arrays,
+    read_bytes,
+    read_line_blocks,
+    read_text,
+    tell_reading,
+)
+from rankwise.data.memory import check_fits
 from rankwise.extras import require
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["RawTable", "open_chunks", "open_parquet", "open_table", "read_parquet", "read_records"]
+__all__ = [
+    "OtherTypes",
+    "RawTable",
+    "check_table",
+    "is_parquet",
+    "open_chunks",
+    "open_parquet",
+    "open_table",
+    "open_typed_chunks",
+    "read_parquet",
+    "read_records",
+]
 
 MISSING = ["", "NA", "N/A", "na", "nan", "NaN", "null", "?"]
 LINES_FOR_TYPES, LINES_FOR_HEADER = 1000, 100
@@ -34,6 +56,9 @@ FREE_CELLS, CELLS_PER_BYTE = 1 << 27, 256
 JSON_LINES = (".jsonl", ".ndjson")
 # Cells of a chunk: a few hundred megabytes at most, whatever the types.
 CHUNK_CELLS = 1 << 23
+# Bytes of a cell while a table in memory becomes parts, measured at 5 million rows of 30 columns.
+CELL_BYTES = 20
+Types = dict[str, "pl.DataType"]
 ARRAYS = {"features": ("features", "X"), "labels": ("labels", "y"), "query_ids": ("query_ids", "qid")}
 
 
@@ -46,12 +71,14 @@ class RawTable:
         name: what errors call the table: its path, or the kind of object.
         named: whether the columns have names of their own; otherwise they are called `column 1`, `column 2`, ...
         path: of the file; None for a table in memory.
+        stored: where the columns are mapped from; None if they are in memory.
     """
 
     frame: pl.DataFrame
     name: str
     named: bool
     path: Path | None = None
+    stored: Path | None = None
 
     @property
     def columns(self) -> list[str]:
@@ -65,9 +92,10 @@ def open_table(
     """Open a table from a file or from memory.
 
     Args:
-        source: a path (.parquet, .arrow, .feather, .npz, .jsonl, .arff of dense rows; everything else is text with
-            separators, plain or compressed by gzip or xz), a `RawTable`, a polars or pandas frame, an array (N, D), or
-            a tuple of arrays: features (N, D), labels (N,) or None, and perhaps query ids (N,).
+        source: a path (.parquet, a folder of Parquet files, .arrow, .feather, .npz, .jsonl, .arff of dense rows;
+            everything else is text with separators, plain or compressed by gzip or xz), a `RawTable`, a polars or
+            pandas frame, an array (N, D), or a tuple of arrays: features (N, D), labels (N,) or None, and perhaps query
+            ids (N,).
         header: of a text file: "yes" if the first line holds the names of the columns, "no" if it does not, "auto"
             decides by comparing it with the lines below.
         separator: between the fields of a text file; by default what its first line holds most of: tab, `;` or `,`.
@@ -79,7 +107,8 @@ def open_table(
     require("reading a table", ("polars",))
     check_choice("header", header, ("auto", "yes", "no"))
     if isinstance(source, str | Path):
-        path = check_file(source)
+        path = check_table(source)
+        _check_memory(path)
         table = _read_file(path, header, separator, names)
     else:
         table = _read_object(source)
@@ -101,9 +130,90 @@ def open_chunks(source: object, *, header: str = "auto", names: Sequence[str] = 
         yield open_table(source, header=header, names=names)
         return
     require("reading a table", ("polars",))
-    path = check_file(source)
+    path = check_table(source)
+    yield from _filled_chunks(path, _file_chunks(path, header, names))
+
+
+def open_typed_chunks(
+    path: Path,
+    *,
+    header: str = "auto",
+    separator: str | None = None,
+    names: Sequence[str] = (),
+    types: Types | None = None,
+) -> Iterator[RawTable]:
+    """Open a file in chunks of rows whose columns have the types that `open_table` gives them.
+
+    Text, Parquet and Arrow are read in chunks; anything else is one chunk.
+
+    Args:
+        path: see `check_table`.
+        header, separator, names: see `open_table`.
+        types: of the columns of a text file; by default those of its first lines.
+
+    Raises:
+        OtherTypes: a later line of a text file does not fit the types of the first ones.
+    """
+    if _is_scanned(path):
+        chunks: Iterator[RawTable] = _scanned_chunks(path)
+    elif path.suffix.lower() in (".npz", ".arff", *JSON_LINES):
+        chunks = iter([_read_file(path, header, separator, names)])
+    else:
+        chunks = _typed_text_chunks(path, _TextForm.of(path, header, separator, names), types)
+    yield from _filled_chunks(path, chunks)
+
+
+def check_table(source: str | Path) -> Path:
+    """Return the path of a file that is not empty or of a folder of Parquet files; raise an error otherwise."""
+    return Path(source) if is_parquet(Path(source)) else check_file(source)
+
+
+def is_parquet(path: Path) -> bool:
+    """Return whether this is a Parquet file or a folder of them."""
+    return path.suffix == ".parquet" if not path.is_dir() else bool(_parquet_parts(path))
+
+
+def _parquet_parts(path: Path) -> list[Path]:
+    """Return the Parquet files of a folder and of those below it, by name; hidden and temporary ones are left out."""
+    if not path.is_dir():
+        return [path]
+    files = (file.relative_to(path) for file in path.rglob("*.parquet"))
+    return [path / file for file in sorted(files) if not any(part.startswith((".", "_")) for part in file.parts)]
+
+
+def _is_scanned(path: Path) -> bool:
+    return is_parquet(path) or path.suffix in (".arrow", ".feather", ".ipc")
+
+
+def _scan_parquet(path: Path) -> pl.LazyFrame:
+    """Return a lazy frame of a file or of a folder; folders `key=value` below it are columns, as Spark writes them."""
+    import polars as pl
+
+    parts = _parquet_parts(path)
+    partitioned = path.is_dir() and any("=" in part.relative_to(path).parent.as_posix() for part in parts)
+    return pl.scan_parquet(parts, glob=False, hive_partitioning=partitioned)
+
+
+def _check_memory(path: Path) -> None:
+    """Refuse a large file whose columns and features would not fit into memory."""
+    if _is_scanned(path):
+        with _explain_damage(path, _format_name(path)):
+            needed: float = _check_cells(path, _scan(path)) * CELL_BYTES
+        if needed < FREE_BYTES:
+            return
+    elif path.stat().st_size < FREE_BYTES:
+        return
+    else:
+        block = next(read_line_blocks(path, block_bytes=1 << 20))
+        cells = max(block.text.count(separator) for separator in (b"\t", b";", b",")) + block.text.count(b"\n") + 1
+        needed = path.stat().st_size * cells / len(block.text) * CELL_BYTES * (5 if is_compressed(path) else 1)
+    check_fits(path, needed, "set data.cache=FOLDER (or cache=) to keep the table on disk")
+
+
+def _filled_chunks(path: Path, chunks: Iterator[RawTable]) -> Iterator[RawTable]:
+    """Yield the chunks without empty rows; raise an error if nothing is left."""
     rows = 0
-    for table in _file_chunks(path, header, names):
+    for table in chunks:
         filled = _without_empty_rows(table)
         rows += len(filled.frame)
         if len(filled.frame):
@@ -113,7 +223,7 @@ def open_chunks(source: object, *, header: str = "auto", names: Sequence[str] = 
 
 
 def _file_chunks(path: Path, header: str, names: Sequence[str]) -> Iterator[RawTable]:
-    if path.suffix in (".parquet", ".arrow", ".feather", ".ipc"):
+    if _is_scanned(path):
         yield from _scanned_chunks(path)
         return
     if path.suffix in JSON_LINES:
@@ -123,8 +233,9 @@ def _file_chunks(path: Path, header: str, names: Sequence[str]) -> Iterator[RawT
     form = _TextForm.of(path, header, None, names)
     skip = int(form.named)
     for text, first_line in read_records(path):
-        content = BytesIO(text.replace(form.separator.encode(), form.separator[:1].encode()))
-        yield RawTable(form.parse(content, skip=skip, first_line=first_line + skip), str(path), form.named, path)
+        yield RawTable(
+            form.parse(form.content(text), skip=skip, first_line=first_line + skip), str(path), form.named, path
+        )
         skip = 0
 
 
@@ -134,31 +245,86 @@ def read_records(path: Path, *, on_progress: Progress | None = None) -> Iterator
     for block in read_line_blocks(path, on_progress=on_progress):
         first_line = first_line if held else block.first_line
         held = held + block.text + b"\n"
-        if held.count(b'"') % 2 == 0:
+        if b'"' not in held or held.count(b'"') % 2 == 0:
             yield held, first_line
             held = b""
     if held:
         yield held, first_line
 
 
-def _scanned_chunks(path: Path) -> Iterator[RawTable]:
+class OtherTypes(Exception):
+    """A later line does not fit the types of the first ones: read all chunks again with these `types`."""
+
+    def __init__(self, types: Types) -> None:
+        super().__init__()
+        self.types = types
+
+
+def _typed_text_chunks(path: Path, form: _TextForm, types: Types | None) -> Iterator[RawTable]:
     import polars as pl
 
-    parquet = path.suffix == ".parquet"
-    with _explain_damage(path, "a Parquet" if parquet else "an Arrow (Feather)"):
-        lazy = pl.scan_parquet(path, glob=False) if parquet else pl.scan_ipc(path)
+    known = types is not None
+    for content, skip, line in _text_blocks(path, form):
+        try:
+            frame = form.parse_typed(content, skip, types)
+        except pl.exceptions.PolarsError:
+            if known:
+                raise
+            raise OtherTypes(_types_of_all(path, form)) from None
+        types = types or dict(frame.schema)
+        yield RawTable(frame.with_row_index(LINE, offset=line), str(path), form.named, path)
+
+
+def _text_blocks(path: Path, form: _TextForm) -> Iterator[tuple[BytesIO, int, int]]:
+    """Yield blocks of lines, with the number of lines to skip in each and the number of the first one after them."""
+    skip = int(form.named)
+    for text, line in read_records(path):
+        yield form.content(text), skip, line + skip
+        skip = 0
+
+
+def _types_of_all(path: Path, form: _TextForm) -> Types:
+    """Return the types of the columns that fit all lines, as polars finds them in a whole file."""
+    import polars as pl
+
+    kinds_of: dict[str, set[Any]] = {name: set() for name in form.names}
+    for content, skip, line in _text_blocks(path, form):
+        frame = form.parse(content, skip=skip, first_line=line, look_at_all=True)
+        for name in form.names:
+            if name in frame.columns and frame[name].null_count() < len(frame):
+                kinds_of[name].add(frame[name].dtype)
+    numbers = {pl.Int64(), pl.Float64()}
+    types = {}
+    for name, kinds in kinds_of.items():
+        types[name] = kinds.pop() if len(kinds) == 1 else pl.Float64() if kinds == numbers else pl.String()
+    return types
+
+
+def _scan(path: Path) -> pl.LazyFrame:
+    import polars as pl
+
+    return _scan_parquet(path) if is_parquet(path) else pl.scan_ipc(path, glob=False)
+
+
+def _format_name(path: Path) -> str:
+    return "a Parquet" if is_parquet(path) else "an Arrow (Feather)"
+
+
+def _scanned_chunks(path: Path) -> Iterator[RawTable]:
+    with _explain_damage(path, _format_name(path)):
+        lazy = _scan(path)
         _check_cells(path, lazy)
         step = max(1, CHUNK_CELLS // max(1, len(lazy.collect_schema())))
-        for first, _, frame in _slices(lazy, step):
+        for first, share, frame in _slices(lazy, step):
+            tell_reading(path, share)
             yield RawTable(frame.with_row_index(LINE, offset=first), str(path), True, path)
 
 
 def open_parquet(path: Path, rows: int) -> Iterator[tuple[int, float, pl.DataFrame]]:
     """Yield a Parquet file in chunks: the number of the first row from 1, the share of the file done, the rows."""
-    import polars as pl
 
     with _explain_damage(path, "a Parquet"):
-        lazy = pl.scan_parquet(path, glob=False)
+        lazy = _scan_parquet(path)
         _check_cells(path, lazy)
         yield from _slices(lazy, rows)
 
@@ -188,7 +354,7 @@ def _without_empty_rows(table: RawTable) -> RawTable:
 
 
 def _read_file(path: Path, header: str, separator: str | None, names: Sequence[str]) -> RawTable:
-    if path.suffix == ".parquet":
+    if is_parquet(path):
         return RawTable(read_parquet(path).with_row_index(LINE, offset=1), str(path), True, path)
     if path.suffix in (".arrow", ".feather", ".ipc"):
         return RawTable(_read_arrow(path).with_row_index(LINE, offset=1), str(path), True, path)
@@ -251,11 +417,11 @@ def _read_arrow(path: Path) -> pl.DataFrame:
 
 def read_parquet(path: Path) -> pl.DataFrame:
     """Read a Parquet file; one that is damaged, or would fill the memory, is refused."""
-    import polars as pl
 
     with _explain_damage(path, "a Parquet"):
-        _check_cells(path, pl.scan_parquet(path, glob=False))
-        return pl.read_parquet(path, glob=False)
+        lazy = _scan_parquet(path)
+        _check_cells(path, lazy)
+        return lazy.collect()
 
 
 @contextmanager
@@ -268,14 +434,17 @@ def _explain_damage(path: Path, kind: str) -> Iterator[None]:
         raise ValueError(f"{path}: expected {kind} file, got {_first_line(problem)}") from None
 
 
-def _check_cells(path: Path, lazy: pl.LazyFrame) -> None:
+def _check_cells(path: Path, lazy: pl.LazyFrame) -> int:
+    """Return the number of cells; refuse a file that is made to fill the memory."""
     import polars as pl
 
-    cells = lazy.select(pl.len()).collect().item() * len(lazy.collect_schema())
-    if cells > max(FREE_CELLS, CELLS_PER_BYTE * path.stat().st_size):
+    cells: int = lazy.select(pl.len()).collect().item() * len(lazy.collect_schema())
+    size = sum(part.stat().st_size for part in _parquet_parts(path))
+    if cells > max(FREE_CELLS, CELLS_PER_BYTE * size):
         raise ValueError(
             f"{path}: expected at most {FREE_CELLS:,} cells or {CELLS_PER_BYTE} to a byte of the file, got {cells:,}"
         )
+    return cells
 
 
 def _read_arff(path: Path) -> pl.DataFrame:
@@ -345,26 +514,41 @@ class _TextForm:
         names = fields if named else [f"column {number}" for number in range(1, len(fields) + 1)]
         return cls(path, separator, names, named)
 
-    def parse(self, source: Path | BytesIO, *, skip: int, first_line: int) -> pl.DataFrame:
+    def content(self, text: bytes) -> BytesIO:
+        """Return lines with a separator that polars knows."""
+        return BytesIO(text if len(self.separator) == 1 else text.replace(self.separator.encode(), self._separator))
+
+    @property
+    def _separator(self) -> bytes:
+        return self.separator[:1].encode()
+
+    def parse_typed(self, source: BytesIO, skip: int, types: Types | None) -> pl.DataFrame:
+        """Parse some lines with known types, None to find them in the first lines; others raise polars' error."""
+        import polars as pl
+
+        given: dict[str, Any] = {"schema": types} if types is not None else {"new_columns": self.names}
+        return pl.read_csv(source, **self._options(skip), infer_schema_length=LINES_FOR_TYPES, **given)
+
+    def _options(self, skip: int) -> dict[str, Any]:
+        return {
+            "separator": self.separator[:1],
+            "has_header": False,
+            "skip_lines": skip,
+            "null_values": MISSING,
+            "raise_if_empty": False,
+            "glob": False,
+        }
+
+    def parse(self, source: Path | BytesIO, *, skip: int, first_line: int, look_at_all: bool = False) -> pl.DataFrame:
         """Parse the file or some of its lines, without the line of names (`skip`)."""
         import polars as pl
 
-        def read(lines_to_look_at: int | None) -> pl.DataFrame:
-            return pl.read_csv(
-                source,
-                separator=self.separator[:1],
-                has_header=False,
-                skip_lines=skip,
-                new_columns=self.names,
-                null_values=MISSING,
-                infer_schema_length=lines_to_look_at,
-                raise_if_empty=False,
-                glob=False,
-            )
+        def read(lines: int | None) -> pl.DataFrame:
+            return pl.read_csv(source, **self._options(skip), new_columns=self.names, infer_schema_length=lines)
 
         try:
             try:
-                frame = read(LINES_FOR_TYPES)
+                frame = read(None if look_at_all else LINES_FOR_TYPES)
             except pl.exceptions.PolarsError:
                 # A later line does not fit the types of the first ones: now look at all of them, which takes longer.
                 frame = read(None)
@@ -385,7 +569,7 @@ def _read_text(path: Path, header: str, separator: str | None, known: Sequence[s
     # A path is read in place; what is compressed, or has separators that polars does not know, has to be in memory.
     source: Path | BytesIO = path
     if is_compressed(path) or len(form.separator) > 1:
-        source = BytesIO(read_bytes(path).replace(form.separator.encode(), form.separator[:1].encode()))
+        source = form.content(read_bytes(path))
     return form.parse(source, skip=skip, first_line=1 + skip), form.named
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -12,14 +12,22 @@ import torch
 from torch import Tensor
 
 from rankwise.checks import check_choice
-from rankwise.data.columns import find_column, refuse_missing, strip_text
+from rankwise.data.columns import (
+    find_column,
+    find_group_file,
+    query_ids_beside,
+    read_known_labels,
+    read_labels,
+    refuse_missing,
+    strip_text,
+)
 from rankwise.data.features import FeatureEncoding, learn_features
-from rankwise.data.files import Progress
-from rankwise.data.groups import find_group_file, query_ids_beside
-from rankwise.data.labels import read_known_labels, read_labels
-from rankwise.data.letor import LetorFile, is_letor, parse_letor, read_letor_chunks
+from rankwise.data.files import Progress, is_letor
+from rankwise.data.letor import LetorFile, parse_letor, read_letor_chunks
+from rankwise.data.mapped import FeatureRows, MappedNames
 from rankwise.data.parts import Part
 from rankwise.data.schema import DataNote, Labels, with_tuples
+from rankwise.data.stored_tables import map_features, open_stored
 from rankwise.data.table_files import RawTable, open_chunks, open_table
 from rankwise.registry import nearest
 
@@ -110,11 +118,13 @@ class TableSchema:
             source: see `open_table`; or a LETOR file, if the training data came as one. Features that it leaves out
                 are 0, those beyond the width of the training data are ignored with a `DataNote`.
             labels: "optional" reads a table without a label column, too.
-            cache, on_progress: for LETOR files, see `read_letor`.
+            cache: a folder in which to keep the columns and features of a file, which are mapped from there, see
+                `read_table`.
+            on_progress: for LETOR files, see `read_letor`.
         """
         if isinstance(source, str | Path) and is_letor(source):
             return self._read_letor(Path(source), cache, on_progress)
-        return self._read_raw(open_table(source, header=self.header, names=self._known_names), labels)
+        return self._read_raw(open_stored(source, cache, header=self.header, names=self._known_names), labels)
 
     def read_chunks(
         self, source: Any, *, keep: Collection[str] = (), whole: bool = False
@@ -210,15 +220,17 @@ class TableSchema:
                 if len(given) < len(raw.columns):  # arrays that came with labels
                     renamed |= {"labels": self.label or "labels", "query_ids": self.query or "query_ids"}
                 frame = raw.frame.rename({old: new for old, new in renamed.items() if old in raw.columns})
-                return RawTable(frame, raw.name, True, raw.path)
+                return replace(raw, frame=frame, named=True)
         sizes = sorted({len(self.features), len(without_label), len(self.columns)})
         raise ValueError(
             f"{raw.name}: expected {' or '.join(map(str, sizes))} columns, as in the training data, because they have "
             f"no names, got {len(given)}"
         )
 
-    def _values(self, raw: RawTable) -> Tensor:
-        """Return the inputs (N, D) of the model, float32."""
+    def _values(self, raw: RawTable) -> FeatureRows:
+        """Return the inputs (N, D) of the model, float32; those of a mapped table are mapped, too."""
+        if raw.stored is not None:
+            return map_features(raw, self.encoding, self.missing, raw.stored.parent)
         return torch.from_numpy(self.encoding.encode(raw, self.missing))
 
     def _read_letor(self, path: Path, cache: str | Path | None, on_progress: Progress | None) -> Part:
@@ -306,7 +318,10 @@ def read_table(
         categories: names of columns of whole numbers that are categories. Columns of text are categories or dates.
         header: of text files, see `open_table`.
         width: number of features of a LETOR file that may leave out the last ones.
-        cache, on_progress: for LETOR files, see `read_letor`.
+        cache: a folder in which to keep the columns and features of a file, which are mapped from there: they take no
+            memory of their own, all processes of a machine share them, and a second reading takes seconds. The result
+            is the same, bit for bit. By default everything is in memory.
+        on_progress: for LETOR files, see `read_letor`.
 
     Example:
         >>> import tempfile
@@ -326,7 +341,7 @@ def read_table(
         if wrong := [name for name, value in given.items() if value]:
             raise ValueError(f"{wrong[0]}: expected nothing, as {source} is a LETOR file and has no named columns")
         return _learn_letor(Path(source), missing, width, cache, on_progress)
-    raw = open_table(source, header=header)
+    raw = open_stored(source, cache, header=header)
     if width is not None:
         raise ValueError(f"width: expected nothing, as {raw.name} is not a LETOR file, got {width}")
     columns = raw.columns
@@ -438,7 +453,7 @@ def _read_queries(raw: RawTable, name: str | None) -> tuple[Tensor | None, tuple
     return query_ids if raw.path is None else query_ids_beside(raw.path, len(raw.frame), query_ids), names
 
 
-def _read_ids(raw: RawTable, used: Collection[str | None]) -> tuple[str, ...] | None:
+def _read_ids(raw: RawTable, used: Collection[str | None]) -> tuple[str, ...] | MappedNames | None:
     """Return the ids of the rows: the first column left out whose cells all differ, whole numbers or text."""
     import polars as pl
 
@@ -446,7 +461,7 @@ def _read_ids(raw: RawTable, used: Collection[str | None]) -> tuple[str, ...] | 
         column = raw.frame[name]
         named = name not in used and (column.dtype.is_integer() or column.dtype == pl.String)
         if named and column.null_count() == 0 and column.n_unique() == len(column):
-            return tuple(column.cast(pl.String).to_list())
+            return tuple(column.cast(pl.String).to_list()) if raw.stored is None else MappedNames(column)
     return None
 
 

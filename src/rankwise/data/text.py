@@ -80,7 +80,7 @@ class TextPart(Dataset[Batch]):
         return self.__getitems__([index])
 
     def __getitems__(self, indices: Sequence[int]) -> Batch:
-        rows = torch.as_tensor(indices)
+        rows = torch.as_tensor(indices, dtype=torch.int64)
         return Batch(self.vectors[rows], self.labels.dense(rows), rows, rows)
 
     @property
@@ -195,12 +195,17 @@ class TextSchema:
             return self._encode(queries)
         texts = dict(zip(queries.names, queries.texts, strict=True)) if queries else {}
         if queries and (unknown := [name for name in pairs.queries if name not in texts]):
-            raise ValueError(f"data: expected judgements of the queries given, got {unknown[0]!r}, which has no text")
+            raise ValueError(
+                f"judgements: expected names of the queries given, got {len(unknown)} others, such as {unknown[0]!r}"
+            )
         part = self._encode(Texts(pairs.queries, tuple(texts.get(name, name) for name in pairs.queries)))
         numbers = {name: number for number, name in enumerate(self.documents)}
-        if unknown := [name for name in pairs.documents if name not in numbers]:
+        if strange := [row for row, name in enumerate(pairs.documents) if name not in numbers]:
+            count = len({pairs.documents[row] for row in strange})
+            query = pairs.queries[int(pairs.rows[strange[0]])]
             raise ValueError(
-                f"data: expected documents of the corpus, got {len(set(unknown))} others, such as {unknown[0]!r}"
+                f"judgements: expected documents of the corpus, got {count} others, such as "
+                f"{pairs.documents[strange[0]]!r} for the query {query[:40]!r}"
             )
         columns = torch.tensor([numbers[name] for name in pairs.documents], dtype=torch.int64)
         grades = torch.ones(len(columns)) if pairs.grades is None else pairs.grades

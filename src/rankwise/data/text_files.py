@@ -82,7 +82,7 @@ class CollectionFiles(NamedTuple):
 
 
 def find_collection(folder: str | Path) -> CollectionFiles | None:
-    """Return the files of a text collection in a folder; None if it holds none.
+    """Return the files of a text collection in a folder; None if it holds none of them.
 
     The folder holds `corpus` or `documents`, `queries` (not needed where judgements hold the queries' texts), and
     `qrels` or `judgements`, each a .jsonl, .csv, .tsv or .parquet file; or the judgements by part in a folder `qrels`
@@ -100,7 +100,15 @@ def find_collection(folder: str | Path) -> CollectionFiles | None:
         judged["train"] = alone
     if "train" not in judged and judged:
         judged = {"train": judged.get("test", judged.get("validation", folder))}
-    return None if corpus is None or not judged else CollectionFiles(corpus, queries, judged)
+    if corpus is not None and judged:
+        return CollectionFiles(corpus, queries, judged)
+    present = [path.name for path in (corpus, queries, *judged.values()) if path is not None]
+    if present:
+        missing = (
+            "documents: corpus or documents" if corpus is None else "judgements: qrels/train.tsv, qrels or judgements"
+        )
+        raise ValueError(f"{folder}: expected a file of {missing} (.jsonl, .csv, .tsv, .parquet), got {present} alone")
+    return None
 
 
 def read_texts(source: Any) -> Texts:

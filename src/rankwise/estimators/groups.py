@@ -23,13 +23,14 @@ from rankwise.checks import (
     check_share,
     check_tensor,
     first_order_only,
+    on_host,
     outside_inference_mode,
     widen,
 )
 from rankwise.estimators.table import IdTable
 from rankwise.lists import Lists, PackedLists, surely_all
 from rankwise.registry import nearest
-from rankwise.sorting import argsort, sort_values
+from rankwise.sorting import argsort, numbers, once_on_device, sort_values
 
 __all__ = [
     "LINKS",
@@ -177,6 +178,8 @@ def interpolate_quantiles(
         ascending = _ascending(scores)
         *indices, down, up = _equal_size_neighbours(width, count, scores.dtype, scores.device)
         below, at, above = (ascending.index_select(1, index) for index in indices)
+    elif not on_host(scores):
+        return _masked_quantiles(scores, mask, count, bounds)
     else:
         size = mask.sum(1, keepdim=True)
         ascending = _ascending(scores.masked_fill(~mask, torch.inf).masked_fill_(size == 0, 0))
@@ -186,6 +189,31 @@ def interpolate_quantiles(
         return torch.addcmul(at.lerp(below, down), above - at, up)
     lower = torch.maximum((below - at) * down, (bounds[0] - at) * down.abs())
     return at + lower + torch.minimum((above - at) * up, (bounds[1] - at) * up.abs())
+
+
+def _masked_quantiles(scores: Tensor, mask: Tensor, count: int, bounds: tuple[float, float] | None) -> Tensor:
+    """Compute `interpolate_quantiles` for an accelerator, in the fewest kernels: one look-up for all neighbours."""
+    size = mask.sum(1, keepdim=True)
+    ascending = scores.masked_fill(~mask, torch.inf).sort(1).values.masked_fill(size == 0, 0)
+    exact = _steps(count, scores.dtype, scores.device) * (size / count)
+    last = (size - 1).clamp_min(0)
+    nearest = torch.minimum(exact.long(), last)
+    share = exact - nearest
+    index = nearest[:, None] + numbers(3, scores.device)[:, None] - 1
+    index = torch.minimum(index.clamp_min(0), last[:, None])
+    values = ascending.gather(1, index.flatten(1)).view(index.shape)
+    at, (before, after) = values[:, 1], values.diff(dim=1).unbind(1)
+    # The gap beyond either end is that on the other side.
+    below, above = before.where(nearest > 0, after), after.where(nearest < last, before)
+    if bounds is not None:
+        below, above = torch.minimum(below, at - bounds[0]), torch.minimum(above, bounds[1] - at)
+    return at.add(below.neg().lerp(above, share), alpha=0.5)
+
+
+@once_on_device
+def _steps(count: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return 1/2, 3/2, 5/2, ..., (count,)."""
+    return torch.arange(count, dtype=dtype, device=device) + 0.5
 
 
 def _ascending(scores: Tensor) -> Tensor:
@@ -199,7 +227,7 @@ def _neighbours(size: Tensor, count: int, dtype: torch.dtype) -> tuple[Tensor, T
     These are the indices of the score before, of the nearest score and of the score after it, and the interpolation
     weights of the first and the last. At either end the missing neighbour is the opposite one, with a negative weight.
     """
-    step = torch.arange(count, dtype=dtype, device=size.device) + 0.5
+    step = _steps(count, dtype, size.device)
     exact, last = step * (size.to(dtype) / count), (size - 1).clamp_min(0)
     nearest_index = torch.minimum(exact.floor().long(), last)
     return _interpolation(nearest_index, (exact - nearest_index).clamp_max(1), last)
@@ -208,7 +236,7 @@ def _neighbours(size: Tensor, count: int, dtype: torch.dtype) -> tuple[Tensor, T
 def _weighted_neighbours(weights: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Return the result of `_neighbours` for scores in ascending order with these weights (Q, n)."""
     ends = widen(weights).cumsum(1)
-    step = torch.arange(count, dtype=ends.dtype, device=ends.device) + 0.5
+    step = _steps(count, ends.dtype, ends.device)
     exact = step * (ends[:, -1:] / count)
     last = (weights > 0).sum(1, keepdim=True).sub_(1).clamp_min_(0)
     nearest_index = torch.minimum(torch.searchsorted(ends, exact, right=True), last)
@@ -334,12 +362,10 @@ class Link(nn.Module):
             if scale is None:
                 return packed, None
         blocks = (
-            replace(
-                block,
-                scores=self._linked(block.scores, block.positions, scale),
-                previous_scores=None
-                if block.previous_scores is None
-                else self._linked(block.previous_scores, block.positions, scale),
+            block.with_scores(
+                self._linked(block.scores, block.positions, scale),
+                None if block.previous_scores is None else self._linked(block.previous_scores, block.positions, scale),
+                cosines=block.cosines,
             )
             for block in packed.blocks
         )
@@ -347,7 +373,7 @@ class Link(nn.Module):
 
     def _linked(self, scores: Tensor, positions: Tensor, scale: Tensor | None) -> Tensor:
         if scale is not None:
-            scaled = scores / scale[positions, None].to(scores.dtype)
+            scaled = scores / (scale if len(scale) == len(positions) else scale[positions])[:, None].to(scores.dtype)
             return first_order_only(scaled, 'link="scale"', "the running spread of the scores is held fixed")
         linked: Tensor = getattr(torch, self.kind)(scores)
         return linked
@@ -355,7 +381,9 @@ class Link(nn.Module):
     @torch.no_grad()
     def _scale(self, packed: PackedLists, group_ids: Tensor | None, spreads: IdTable) -> Tensor | None:
         """Return the divisor of each list (size,), or None when it is 1 for all. Only spreads beyond 1 are stored."""
-        if not len(spreads) and all(_within_two(block) for block in packed.blocks):
+        if all(block.cosines for block in packed.blocks):
+            return None
+        if on_host(packed.blocks[0].scores) and not len(spreads) and all(map(_within_two, packed.blocks)):
             return None
         (scale,) = packed.map(_spread)
         scale = scale.clamp_min(1)
@@ -373,16 +401,16 @@ def _within_two(lists: Lists) -> bool:
     """Return whether the scores are known to lie in an interval of length 2: then no spread exceeds 1."""
     if lists.cosines or not lists.scores.numel():
         return True
-    if lists.scores.device.type != "cpu":
-        return False
     low, high = torch.aminmax(lists.scores)
     return high.item() - low.item() <= 2
 
 
 def _spread(lists: Lists) -> tuple[Tensor]:
     """Compute the root mean square distance of the scores from the mean of their list, (Q,)."""
-    size = lists.size[:, None].clamp_min(1)
     scores = widen(lists.scores)
+    if lists.full and lists.scores.shape[1]:
+        return (scores.std(1, correction=0),)
+    size = lists.size[:, None].clamp_min(1)
     distance = (scores - (scores * lists.mask).sum(1, keepdim=True) / size) * lists.mask
     return ((distance.square().sum(1) / size[:, 0]).sqrt(),)
 
@@ -467,7 +495,7 @@ class GroupPrior(Prior):
         def refuse() -> None:
             raise ValueError(f"group_ids: no prior was given for group {int(group_ids[unknown][0])}")
 
-        check_later(unknown.any(), refuse)
+        check_later(unknown, refuse)
         return self.priors[index].to(rate.dtype)
 
 
@@ -487,6 +515,7 @@ class PriorSchedule(Prior):
         [0.5, 0.1, 0.02, 0.02]
     """
 
+    traceable = False
     step: Tensor
 
     def __init__(self, start: float = 0.5, end: float | Tensor | Prior = 0.02, steps: int = 1000) -> None:

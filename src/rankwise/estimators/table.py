@@ -18,17 +18,23 @@ from rankwise.checks import (
     check_later,
     check_moved,
     check_share,
+    is_traced,
+    on_host,
     outside_inference_mode,
     pending_checks,
     run_deferred_checks,
     send,
 )
 from rankwise.lists import surely_all
+from rankwise.sorting import filled, numbers
 
-__all__ = ["LINEAR", "SPACES", "HashIndex", "IdTable", "PairAverages", "Space", "defer_new_ids"]
+__all__ = ["SPACES", "HashIndex", "IdTable", "PairAverages", "Space", "defer_new_ids"]
 
 # Odd constants for multiplicative hashing; int64 products wrap around, as they should.
 _MIX = (-7046029254386353131, -4417276706812531889, 1609587929392839161)
+
+# Clears the sign before a shift: XLA shifts a negative number like a division.
+_POSITIVE = (1 << 63) - 1
 
 # At least 2 slots per id, up to 4 times as many after growing. The load factor is at most 1/2, so a probe rarely leaves
 # its first window of 8 slots.
@@ -83,8 +89,7 @@ def _mean_logarithms(values: Tensor, group: Tensor, counts: Tensor) -> Tensor:
     return _mean((values - largest[group]).exp_(), group, counts).log_().add_(largest)
 
 
-LINEAR = Space(_blend, _mean, 0.0)
-SPACES = {"linear": LINEAR, "log": Space(_blend_logarithms, _mean_logarithms, -torch.inf)}
+SPACES = {"linear": Space(_blend, _mean, 0.0), "log": Space(_blend_logarithms, _mean_logarithms, -torch.inf)}
 
 
 class IdTable(ExactModule):
@@ -135,6 +140,11 @@ class IdTable(ExactModule):
         return self._count
 
     @property
+    def dtype(self) -> torch.dtype:
+        """Return the dtype of the rows."""
+        return self._row_space.dtype
+
+    @property
     def ids(self) -> Tensor:
         """Return the ids that have a row: (n,), or (n, 2) for pairs."""
         self._flush()
@@ -153,14 +163,19 @@ class IdTable(ExactModule):
 
         `read` and `update` accept the result, so that both need one search only.
         """
-        self._flush()
         check_moved(self._id_space, ids.device)
+        if is_traced(ids):
+            from rankwise import graphs
+
+            return graphs.locate(self, ids)
+        self._flush()
         if not self._count:
-            return torch.full((len(ids),), -1, device=ids.device)
+            return filled((len(ids),), -1, torch.int64, ids.device)
         known = self._id_space[: self._count]
         if ids.device.type != "cpu" and ids.numel() * self._count <= _FEW:
-            same = (known == self._as_columns(ids)[:, None]).all(2)
-            return torch.where(same, torch.arange(self._count, device=ids.device), -1).amax(1)
+            other = known != self._as_columns(ids)[:, None]
+            other = other[:, :, 0] if self.columns == 1 else other.any(2)
+            return numbers(self._count, ids.device).expand(other.shape).masked_fill(other, -1).amax(1)
         if self._index is None:
             self._index = HashIndex(known) if known.device.type == "cpu" else DeviceIndex(known.cpu(), known.device)
         return self._index.find(self._as_columns(ids), known)
@@ -172,6 +187,10 @@ class IdTable(ExactModule):
         """
         rows = self.locate(ids) if rows is None else rows
         known = rows >= 0
+        if is_traced(ids):
+            from rankwise import graphs
+
+            return graphs.read(self, rows), known
         if not self._count:
             return self._row_space.new_zeros(len(ids), self.width), known
         if surely_all(known):
@@ -201,26 +220,38 @@ class IdTable(ExactModule):
         ids: Tensor,
         values: Tensor,
         update_rate: float,
-        space: Space = LINEAR,
+        space: str = "linear",
         *,
         rows: Tensor | None = None,
         chosen: Tensor | None = None,
         write: bool = True,
+        only_chosen: bool = False,
     ) -> Tensor:
         """Average `values` (Q, width) into the rows of `ids` (Q,) or (Q, 2); return the new rows, (Q, width).
 
         Args:
-            space: averaging functions, for values that are logarithms.
+            space: name of the averaging functions: "linear", or "log" for values that are logarithms.
             rows: the result of `locate(ids)`, if it was called already.
             chosen: (Q,) mask of the values that count; None: all. An id without any keeps its row; if it has no row
                 either, its `values` are returned.
             write: False returns the rows after the update, but does not store them.
+            only_chosen: whether the rows of other values may be anything.
         """
         values = values.to(self._row_space.dtype)
         if not len(ids):
             return values
+        if is_traced(ids):
+            from rankwise import graphs
+
+            run_deferred_checks()
+            return graphs.update(self, ids, values, update_rate, space, rows, chosen, write, only_chosen)
+        if only_chosen and chosen is not None and on_host(chosen):
+            # On the CPU the other ids are not even looked up.
+            some = None if rows is None else rows[chosen]
+            now = self.update(ids[chosen], values[chosen], update_rate, space, rows=some, write=write)
+            return values.masked_scatter(chosen[:, None], now)
         if ids.device.type != "cpu" or not write:
-            return self._update_without_sync(ids, values, update_rate, space, rows, chosen, write)
+            return self._update_without_sync(ids, values, update_rate, SPACES[space], rows, chosen, write)
         if chosen is not None and not surely_all(chosen):
             some = None if rows is None else rows[chosen]
             self.update(ids[chosen], values[chosen], update_rate, space, rows=some)
@@ -238,8 +269,8 @@ class IdTable(ExactModule):
             distinct, now = rows, values
         else:
             distinct, inverse, counts = rows.unique(return_inverse=True, return_counts=True)
-            now = space.mean(values, inverse, counts)
-        blended = space.blend(self._row_space[distinct], now, update_rate)
+            now = SPACES[space].mean(values, inverse, counts)
+        blended = SPACES[space].blend(self._row_space[distinct], now, update_rate)
         now = torch.where(distinct[:, None] < before, blended, now) if any_new else blended
         self._row_space[distinct] = now
         return now if inverse is None else now[inverse]
@@ -259,24 +290,21 @@ class IdTable(ExactModule):
         New ids get their rows when the table is used next, because only the host can grow the buffers.
         """
         rows = self.locate(ids) if rows is None else rows
-        counted = torch.ones_like(rows, dtype=torch.bool) if chosen is None else chosen
-        mean, touched, known = values, counted, rows >= 0
+        known, now, touched = rows >= 0, values, chosen
         if len(ids) > 1:
-            group = _groups(self._as_columns(ids))
-            counts = values.new_zeros(len(ids)).index_add_(0, group, counted.to(values.dtype))
-            given = torch.where(counted[:, None], values, space.zero)
-            mean, touched = space.mean(given, group, counts.clamp_min(1))[group], counts[group] > 0
-        now = torch.where(touched[:, None], mean, values)
+            now, touched = _means(self._as_columns(ids), values, chosen, space)
         if self._count:
-            old = self._row_space[rows.clamp_min(0)]
-            moved = torch.where(touched[:, None], space.blend(old, mean, update_rate), old)
+            # The last row is spare: index -1 of new ids reads and writes there.
+            old = self._row_space[rows]
+            moved = space.blend(old, now, update_rate)
+            if touched is not None:
+                moved = torch.where(touched[:, None], moved, old)
             now = torch.where(known[:, None], moved, now)
         if write:
             run_deferred_checks()
             if self._count:
-                # The last row is spare: values of new ids are written there.
-                self._row_space[torch.where(known, rows, len(self._row_space) - 1)] = now
-            new = touched & ~known
+                self._row_space[rows] = now
+            new = ~known if touched is None else touched > known
             self._pending, self._deferred_with = _Pending(self._as_columns(ids), new, now), None
         return now
 
@@ -327,8 +355,9 @@ class IdTable(ExactModule):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         ids, rows = state.pop("_arrays")
-        super().__setstate__(state)  # type: ignore[no-untyped-call]
-        self._id_space, self._row_space = self._id_space.new_tensor(ids), self._row_space.new_tensor(rows)
+        super().__setstate__(state)
+        self._id_space = _grow(self._id_space.new_tensor(ids), len(ids), len(ids) + 1)
+        self._row_space = _grow(self._row_space.new_tensor(rows), len(ids), len(ids) + 1)
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
@@ -373,6 +402,7 @@ class IdTable(ExactModule):
 def _grow(space: Tensor, used: int, capacity: int) -> Tensor:
     larger = space.new_empty(capacity, space.shape[1])
     larger[:used] = space[:used]
+    larger[used:] = 0
     return larger
 
 
@@ -490,11 +520,11 @@ class HashIndex:
         """Hash the rows of a tensor or an array (n, columns); return the same type."""
         mixed = ids[:, 0] * _MIX[0]
         for column in range(1, ids.shape[1]):
-            mixed = (mixed ^ (mixed >> 29)) * _MIX[1] + ids[:, column] * _MIX[2]
-        mixed ^= mixed >> 32
+            mixed = (mixed ^ ((mixed & _POSITIVE) >> 29)) * _MIX[1] + ids[:, column] * _MIX[2]
+        mixed ^= (mixed & _POSITIVE) >> 32
         mixed *= _MIX[1]
         # The higher bits of a product depend on the most bits of the id.
-        return (mixed >> 24) & (self.size - 1), mixed & _TAG
+        return ((mixed & _POSITIVE) >> 24) & (self.size - 1), mixed & _TAG
 
 
 class DeviceIndex:
@@ -510,12 +540,12 @@ class DeviceIndex:
 
     def find(self, ids: Tensor, known: Tensor) -> Tensor:
         """Return the rows of `ids` (Q, columns) among the `known` (n, columns), -1 for unknown ids: (Q,)."""
-        slots, _ = self._index.slots_and_tags(ids)
-        steps = torch.arange(self._index.reach, device=ids.device)
-        held = self._slots[(slots[:, None] + steps) & (self._index.size - 1)]
-        rows = held & _ROW
-        same = (known[rows] == ids[:, None]).all(2) & (held != _FREE)
-        return torch.where(same, rows, -1).amax(1)
+        (slots, _), steps = self._index.slots_and_tags(ids), numbers(self._index.reach, ids.device)
+        # A free slot looks like row 0, which is right for the id of that row.
+        rows = self._slots[(slots[:, None] + steps) & (self._index.size - 1)] & _ROW
+        other = known[rows] != ids[:, None]
+        other = other[:, :, 0] if ids.shape[1] == 1 else other.any(2)
+        return rows.masked_fill(other, -1).amax(1)
 
     def add(self, ids: Tensor) -> None:
         """Add new ids (n, columns), given on the CPU."""
@@ -547,7 +577,7 @@ def defer_new_ids(module: nn.Module) -> None:
     tables = [each for each in module.modules() if isinstance(each, IdTable) and each._pending is not None]
     if tables:
         new = [table._pending.new for table in tables if table._pending is not None]
-        check_later(torch.cat(new).any(), partial(_insert_pending, tables))
+        check_later(new[0] if len(new) == 1 else torch.cat(new), partial(_insert_pending, tables))
         for table in tables:
             table._deferred_with = pending_checks()
 
@@ -557,21 +587,41 @@ def _insert_pending(tables: list[IdTable]) -> None:
     pending = [table._pending for table in tables]
     columns = [torch.cat([each.ids, each.new[:, None]], 1) for each in pending if each is not None]
     on_host = torch.cat([each.flatten() for each in columns]).cpu().split([each.numel() for each in columns])
-    for table, each, shape, numbers in zip(tables, pending, columns, on_host, strict=True):
+    for table, each, shape, read in zip(tables, pending, columns, on_host, strict=True):
         assert each is not None
         table._pending = None
-        rows = numbers.view(shape.shape).numpy()
+        rows = read.view(shape.shape).numpy()
         if rows[:, -1].any():
             table._insert(rows[:, :-1], rows[:, -1], each.values)
 
 
+def _means(ids: Tensor, values: Tensor, chosen: Tensor | None, space: Space) -> tuple[Tensor, Tensor | None]:
+    """Return, for each row of ids (Q, columns), the mean of its chosen values, and the mask of rows with any chosen.
+
+    A row without any keeps its own values. If all are chosen, the mask is None.
+    """
+    group = _groups(ids)
+    if chosen is None:
+        one = filled((len(ids),), 1.0, values.dtype, values.device)
+        counts = values.new_zeros(len(ids)).index_add_(0, group, one)
+        return space.mean(values, group, counts.clamp_min_(1))[group], None
+    counts = values.new_zeros(len(ids)).index_add_(0, group, chosen.to(values.dtype))
+    given, touched = values.masked_fill(~chosen[:, None], space.zero), counts[group] > 0
+    return torch.where(touched[:, None], space.mean(given, group, counts.clamp_min_(1))[group], values), touched
+
+
 def _groups(ids: Tensor) -> Tensor:
-    """Number the distinct rows of ids (Q, columns) from 0; return the number of each row: (Q,)."""
+    """Number the distinct rows of ids (Q, columns), below Q; return the number of each row: (Q,)."""
+    if ids.device.type != "cpu" and len(ids) ** 2 <= _FEW:
+        # The number is the index of the first equal row.
+        same = ids[:, None] == ids
+        same = same[:, :, 0] if ids.shape[1] == 1 else same.all(2)
+        return same.byte().argmax(1)  # XLA aborts on the indices of `max`
     order = torch.arange(len(ids), device=ids.device)
     for column in range(ids.shape[1] - 1, -1, -1):
         order = order[torch.argsort(ids[order, column], stable=True)]
     ordered = ids[order]
-    number = torch.nn.functional.pad((ordered[1:] != ordered[:-1]).any(1), (1, 0)).cumsum(0)
+    number = torch.nn.functional.pad((ordered[1:] != ordered[:-1]).any(1), (1, 0)).cumsum(0, dtype=torch.int64)
     return torch.empty_like(number).scatter_(0, order, number)
 
 
@@ -595,7 +645,7 @@ class PairAverages(nn.Module):
     def __init__(self, update_rate: float = 0.1, space: str = "linear") -> None:
         super().__init__()
         self.update_rate = check_share("update_rate", update_rate, open_end=False)
-        self._space = SPACES[check_choice("space", space, SPACES)]
+        self._space = check_choice("space", space, SPACES)
         self.table = IdTable(width=1, columns=2)
 
     def extra_repr(self) -> str:
@@ -607,12 +657,13 @@ class PairAverages(nn.Module):
         `chosen` (n,) is the mask of the pairs that count; the averages of the others are undefined.
         """
         observed = observed.detach()
-        if chosen is not None and chosen.device.type == "cpu":
-            return observed.masked_scatter(chosen, self._average(pairs[chosen], observed[chosen], None))
-        return self._average(pairs, observed, chosen)
-
-    def _average(self, pairs: Tensor, observed: Tensor, chosen: Tensor | None) -> Tensor:
         averages = self.table.update(
-            pairs, observed[:, None], self.update_rate, self._space, chosen=chosen, write=self.training
+            pairs,
+            observed[:, None],
+            self.update_rate,
+            self._space,
+            chosen=chosen,
+            write=self.training,
+            only_chosen=True,
         )
         return averages[:, 0].to(observed.dtype)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from rankwise.checks import check_choice, check_k, check_positive, check_share
+from rankwise.checks import check_choice, check_k, check_positive, check_share, on_host
 from rankwise.estimators.table import IdTable
 from rankwise.lists import surely_all
 
@@ -15,16 +15,21 @@ __all__ = ["Threshold", "ThresholdTracker"]
 
 _MOST_STEPS = 60
 # On an accelerator the number of steps is fixed, because a convergence check would synchronise. Most lists need 4.
-_STEPS_ON_DEVICE = 10
+_STEPS_ON_DEVICE = 8
+# The start on an accelerator is within this many tau of an item.
+_NEAREST = 2.0
 # An item this many tau below the threshold counts 0 in any precision.
 _REACH = 40.0
 
 
 class Threshold(NamedTuple):
-    """Thresholds of Q lists, the curvatures, and the thresholds at which these were observed, (Q,) each."""
+    """Thresholds of Q lists, the curvatures, and the thresholds at which these were observed, (Q,) each.
+
+    The curvatures of exact thresholds that nobody pulls are None.
+    """
 
     value: Tensor
-    curvature: Tensor
+    curvature: Tensor | None
     observed_at: Tensor
 
 
@@ -93,6 +98,8 @@ class ThresholdTracker(nn.Module):
         size: Tensor,
         group_ids: Tensor | None,
         chosen: Tensor | None = None,
+        *,
+        pulled: bool = True,
     ) -> Threshold:
         """Compute the thresholds of lists.
 
@@ -101,6 +108,7 @@ class ThresholdTracker(nn.Module):
             size: (Q,) numbers of items of the complete lists.
             group_ids: (Q,) ids of the running thresholds to update and return; None computes exact ones of `scores`.
             chosen: (Q,) True for lists of more than k items; thresholds of the others are undefined. None: all.
+            pulled: whether `pull` gets the result.
         """
         scores, share = scores.detach(), share.to(scores.dtype)
         level = (self.k + 0.5) / size.to(scores.dtype)
@@ -109,7 +117,8 @@ class ThresholdTracker(nn.Module):
         mean = (scores * share).sum(1) / share.sum(1).clamp_min(torch.finfo(scores.dtype).tiny)
         if group_ids is None:
             value = self._minimum(scores, share, level, mean)
-            return Threshold(value, self._derivatives(scores, share, level, mean, value)[1], value)
+            curvature = self._derivatives(scores, share, level, mean, value)[1] if pulled else None
+            return Threshold(value, curvature, value)
         rows = self.table.locate(group_ids)
         running, known = self.table.read(group_ids, rows)
         before, curvature = running.to(scores.dtype).unbind(1)
@@ -135,6 +144,7 @@ class ThresholdTracker(nn.Module):
     @torch.no_grad()
     def pull(self, scores: Tensor, share: Tensor, threshold: Threshold) -> Tensor:
         """Compute the derivative of the threshold in each score, (Q, L): minus the mixed derivative / curvature."""
+        assert threshold.curvature is not None
         above = torch.sigmoid((scores.detach() - threshold.observed_at[:, None]) / self.tau)
         return share * ((1 - above) * above / self.tau + self.tau_norm) / threshold.curvature[:, None]
 
@@ -149,7 +159,9 @@ class ThresholdTracker(nn.Module):
 
     def _minimum(self, scores: Tensor, share: Tensor, level: Tensor, mean: Tensor) -> Tensor:
         """Minimise over the best items only, unless more lie near the threshold: items far below it count 0."""
-        width = min(scores.shape[1], 2 * self.k + 32) if scores.device.type == "cpu" else scores.shape[1]
+        if not on_host(scores):
+            return self._newton_on_device(*_best(scores, share, scores.shape[1]), level, mean)
+        width = min(scores.shape[1], 2 * self.k + 32)
         best, top_share = _best(scores, share, width)
         value = self._newton(best, top_share, level, mean)
         if width == scores.shape[1] or bool((value - best[:, -1] > _REACH * self.tau).all()):
@@ -157,22 +169,56 @@ class ThresholdTracker(nn.Module):
         return self._newton(*_best(scores, share, scores.shape[1]), level, mean)
 
     def _newton(self, best: Tensor, share: Tensor, level: Tensor, mean: Tensor) -> Tensor:
-        """Run Newton's method within a bracket that shrinks; bisect if a step would leave it."""
+        """Run Newton's method between the highest value seen to be too low and the lowest seen to be too high; bisect
+        between these two if a step would leave them, or go back and forth.
+
+        Around an item far from all others the slope is a jump between two nearly constant parts: without bisection the
+        steps from either side would end on the other for ever.
+        """
         value = _start(best, share, level)
-        lowest = torch.where(share > 0, best, torch.inf).amin(1).nan_to_num(posinf=0.0)
-        low, high = lowest - _REACH * self.tau, best[:, 0].nan_to_num(neginf=0.0) + _REACH * self.tau
-        epsilon, waits = torch.finfo(value.dtype).eps, value.device.type == "cpu"
-        for _ in range(_MOST_STEPS if waits else _STEPS_ON_DEVICE):
+        low, high = torch.full_like(value, -torch.inf), torch.full_like(value, torch.inf)
+        last = torch.zeros_like(value)
+        epsilon = torch.finfo(value.dtype).eps
+        for _ in range(_MOST_STEPS):
             slope, curvature = self._derivatives(best, share, level, mean, value)
             low, high = torch.where(slope < 0, value, low), torch.where(slope < 0, high, value)
-            following = value - slope / curvature
-            following = torch.where((following >= low) & (following <= high), following, low / 2 + high / 2)
-            value, step = following, (following - value).abs_()
+            step = -slope / curvature
             # Convergence is quadratic: the error after a step this small is below rounding.
             small = max(1e-5, 16 * self.k * epsilon) * self.tau + 4 * epsilon * value.abs()
-            if waits and bool((step <= small).all()):
+            back = (step * last < 0) & (step.abs() > torch.maximum(last.abs() / 2, small))
+            inside = (value + step >= low) & (value + step <= high)
+            following = torch.where(inside & ~back, value + step, low / 2 + high / 2)
+            last, value = following - value, following
+            if bool((last.abs() <= small).all()):
                 break
         return value
+
+    def _newton_on_device(self, best: Tensor, share: Tensor, level: Tensor, mean: Tensor) -> Tensor:
+        """Run a fixed number of steps of `_newton` in units of tau, from a nearer start, in the fewest kernels.
+
+        The start is the minimum if the item at the level is far from all others.
+        """
+        best, norm = best / self.tau, self.tau_norm * self.tau
+        reached = share.cumsum(1)
+        last = (share > 0).sum(1, keepdim=True) - 1
+        index = torch.minimum((reached < level[:, None]).sum(1, keepdim=True), last).clamp_min(0)
+        item, own, until = (values.gather(1, index)[:, 0] for values in (best, share, reached))
+        past = torch.logit((until - level) / own.clamp_min(torch.finfo(own.dtype).tiny), eps=1e-7)
+        value = (item + past.nan_to_num().clamp(-_NEAREST, _NEAREST)).nan_to_num(neginf=0.0)
+        low = best.gather(1, last.clamp_min(0))[:, 0].nan_to_num(neginf=0.0) - _REACH
+        high = best[:, 0].nan_to_num(neginf=0.0) + _REACH
+        level = torch.add(level, mean, alpha=-self.tau_norm)
+        for _ in range(_STEPS_ON_DEVICE):
+            above = (best - value[:, None]).sigmoid_()
+            weighted = above * share
+            total = weighted.sum(1)
+            slope = torch.add(level - total, value, alpha=norm)
+            lower = slope < 0
+            low, high = torch.where(lower, value, low), torch.where(lower, high, value)
+            curvature = total - above.mul_(weighted).sum(1) + norm
+            following = torch.addcdiv(value, slope, curvature, value=-1)
+            value = torch.where(following == following.clamp(low, high), following, low.lerp(high, 0.5))
+        return value * self.tau
 
 
 def _best(scores: Tensor, share: Tensor, width: int) -> tuple[Tensor, Tensor]:

@@ -10,7 +10,7 @@ from torch import Tensor
 from rankwise.checks import check_choice, check_positive, check_range, check_share, first_order_only
 from rankwise.estimators import QuantileTracker, interpolate_quantiles
 from rankwise.estimators.groups import COSINES, RANGES, Link, Prior, as_prior
-from rankwise.lists import Lists, PackedLists, split_sides
+from rankwise.lists import Lists, PackedLists, Sides, anchors_that_count, split_sides, take
 from rankwise.losses.base import ListLoss
 from rankwise.pairs import mean_over_negatives, pair_sums
 from rankwise.registry import LossRecord
@@ -96,7 +96,7 @@ class AUPRCLoss(ListLoss):
         valid = packed.join([side.valid for side in sides])
         negatives_per_positive = self.prior.odds(lambda: packed.join([side.rate for side in sides]), group_ids)
         blocks = self.link(packed, group_ids).blocks
-        positives = [lists.scores.gather(1, side.index) for lists, side in zip(blocks, sides, strict=True)]
+        positives = [take(lists.scores, side.index) for lists, side in zip(blocks, sides, strict=True)]
         quantiles: Tensor | None = None
         if self.tracker is not None:
             observed = [
@@ -112,9 +112,7 @@ class AUPRCLoss(ListLoss):
             quantiles = self.tracker(packed.join(observed), valid, group_ids)
         values = []
         for lists, side, scores in zip(blocks, sides, positives, strict=True):
-            recall = self._recall(
-                scores, None if quantiles is None else packed.select_block(quantiles, lists), side.share
-            )
+            recall = self._recall(scores, None if quantiles is None else packed.select_block(quantiles, lists), side)
             false_positives = mean_over_negatives(lists, side, self.precision_surrogate)
             odds = packed.column(negatives_per_positive, lists) * false_positives / recall
             # Keeps x / (1 + x) from becoming inf / inf.
@@ -123,17 +121,22 @@ class AUPRCLoss(ListLoss):
         reason = "its gradient holds the recall fixed, or the running quantiles"
         return first_order_only(packed.join(values), type(self).__name__, reason), valid
 
-    def _recall(self, positives: Tensor, quantiles: Tensor | None, share: Tensor) -> Tensor:
+    def _recall(self, positives: Tensor, quantiles: Tensor | None, side: Sides) -> Tensor:
         """Compute the share of positives at or above each one, (Q, A); a positive counts itself, so it is not 0."""
         if self.recall_gradient == "stopped":
             positives = positives.detach()
         if quantiles is None:
-            above = pair_sums(positives, positives.detach(), self.recall_surrogate, weights=share)
+            share, surrogate = side.share, self.recall_surrogate
+            above = pair_sums(positives, positives.detach(), surrogate, weights=share, anchor_mask=side.padding)
             own = share if self.recall_floor is None else self.recall_floor * (1 - above)
-            return (own + above).clamp_min(torch.finfo(above.dtype).tiny)
+            recall = (own + above).clamp_min(torch.finfo(above.dtype).tiny)
+            return recall if side.padding is None else recall.where(side.padding, 1)
         count = quantiles.shape[1]
         floor = 1 / (count + 1) if self.recall_floor is None else self.recall_floor
-        return floor + pair_sums(positives, quantiles, self.recall_surrogate) * ((1 - floor) / count)
+        above = pair_sums(
+            positives, quantiles, self.recall_surrogate, anchor_mask=anchors_that_count(side.index, side.padding)
+        )
+        return floor + above * ((1 - floor) / count)
 
 
 class SemiVarianceLoss(ListLoss):

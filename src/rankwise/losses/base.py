@@ -14,18 +14,21 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from rankwise.checks import (
+    NumberedModule,
     check_choice,
     check_ids,
     check_labels,
-    check_later,
     check_same_shape,
     check_tensor,
     deferred_checks,
     first_order_only,
     full_precision,
     has_single_items,
-    outside_graphs,
+    in_graphs,
+    is_traced,
+    on_host,
     outside_inference_mode,
+    read_later,
     refuse_single_items,
 )
 from rankwise.distributed import gather_inputs
@@ -48,7 +51,7 @@ T = TypeVar("T")
 _KEY = "_extra_state"
 
 
-class MarkedModule(nn.Module):
+class MarkedModule(NumberedModule):
     """Loss whose state dict contains its name and the options on which the meaning of the state depends.
 
     This mark is a tensor of bytes (JSON) under the key "_extra_state", so that any format of tensors can store it.
@@ -105,6 +108,7 @@ class MarkedModule(nn.Module):
 class CountsSteps(nn.Module):
     """Mixin that counts training steps in the buffer `step`, and on the host, which then need not synchronise."""
 
+    traceable = False
     step: Tensor
     _steps: int | None = None
 
@@ -174,7 +178,9 @@ class ListLoss(MarkedModule):
         self.empty = check_choice("empty", empty, ("skip", "error"))
         self.reduction = check_choice("reduction", reduction, ("mean", "sum", "none"))
         self._valid = torch.ones(0, dtype=torch.bool)
-        self._batches_without_lists: int | Tensor = 0
+        self._batches_without_lists = 0
+        # Which lists of the last training batch on an accelerator counted, until the host reads it.
+        self._unread: Tensor | None = None
         self._warned = False
 
     @property
@@ -182,7 +188,7 @@ class ListLoss(MarkedModule):
         """Return the number of lists of the last batch that were skipped, because they lack items the loss needs."""
         return int((~self._valid).sum())
 
-    @outside_graphs
+    @in_graphs
     @outside_inference_mode
     def forward(
         self,
@@ -277,7 +283,7 @@ class ListLoss(MarkedModule):
         packed = pack(scores, labels, lists=self.lists, **others)
         packed = replace(packed, blocks=tuple(map(_in_range, packed.blocks)))
         for block in packed.blocks:
-            check_labels(block.labels, self.label_kind, block.mask)
+            check_labels(block.labels, self.label_kind, None if block.full else block.mask)
         return packed
 
     def on_lists(self, packed: PackedLists, group_ids: Tensor | None) -> Tensor:
@@ -288,22 +294,33 @@ class ListLoss(MarkedModule):
         return reduce_lists(values, valid, empty=self.empty, reduction=self.reduction)
 
     def _values_of_lists(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
-        if packed.blocks[0].scores.device.type != "cpu":
-            self._defer_checks()
+        traced = is_traced(packed.blocks[0].scores)
+        if packed.blocks[0].scores.device.type != "cpu" and not traced:
+            self.defer_checks()
         if self.empty == "error" and self.training:
             # Before any state is written.
             reduce_lists(*self._peek(packed, group_ids), empty="error")
         values, valid = self.per_list(packed, group_ids)
-        self._valid = valid.detach()
-        if self.training:
-            self._count_batch(self._valid)
+        if traced:
+            from rankwise import graphs
+
+            graphs.note(self, valid)
+        else:
+            self.note(valid.detach())
         return values, valid
 
-    def _defer_checks(self) -> None:
+    def note(self, valid: Tensor) -> None:
+        """Note which lists of a batch were skipped."""
+        self._valid = valid
+        if self.training:
+            self._count_batch(valid)
+
+    def defer_checks(self) -> None:
         """Add what the last call left to read on an accelerator to the deferred checks of this call."""
         defer_new_ids(self)
-        if isinstance(self._batches_without_lists, Tensor) and not self._warned:
-            check_later(self._batches_without_lists >= _PATIENCE, self._warn)
+        if self._unread is not None:
+            read_later(self._unread, lambda valid: self._count(any(valid)))
+            self._unread = None
 
     @torch.no_grad()
     def _peek(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -319,12 +336,13 @@ class ListLoss(MarkedModule):
     def _count_batch(self, valid: Tensor) -> None:
         """Count the batches in a row in which every list was skipped, and warn once."""
         if valid.device.type != "cpu":
-            # Counted on the device, and read with the deferred checks of the next call.
-            self._batches_without_lists = torch.where(valid.any(), 0, self._batches_without_lists + 1)
-            return
-        any_valid = surely_all(valid) or bool(valid.any())
-        self._batches_without_lists = 0 if any_valid else int(self._batches_without_lists) + 1
-        if self._batches_without_lists == _PATIENCE and not self._warned:
+            self._unread = valid.any()  # read with the deferred checks of the next call
+        else:
+            self._count(surely_all(valid) or bool(valid.any()))
+
+    def _count(self, any_valid: bool) -> None:
+        self._batches_without_lists = 0 if any_valid else self._batches_without_lists + 1
+        if self._batches_without_lists >= _PATIENCE and not self._warned:
             self._warn()
 
     def _warn(self) -> None:
@@ -369,7 +387,7 @@ def _in_range(lists: Lists) -> Lists:
     scores, previous = bound_scores(lists.scores), lists.previous_scores
     if scores is not lists.scores or previous is not None:
         before = None if previous is None else bound_scores(previous)
-        lists = replace(lists, scores=scores, previous_scores=before)
+        lists = lists.with_scores(scores, before)
     return lists if lists.weights is None else replace(lists, weights=_scale_weights(lists.weights, lists))
 
 
@@ -413,7 +431,7 @@ def bound_scores(scores: Tensor) -> Tensor:
         >>> bound_scores(torch.tensor([-3e38, 7.0]))
         tensor([-1.0000e+30,  7.0000e+00])
     """
-    if scores.device.type == "cpu":
+    if on_host(scores):
         flat = scores.detach().reshape(-1)
         # If the sum of squares is below the squared limit, so is every score. A float32 sum overflows before that.
         if torch.dot(flat, flat).item() <= LARGEST_SCORE**2:

@@ -14,7 +14,7 @@ from rankwise.checks import (
     check_tensor,
     deferred_checks,
     full_precision,
-    outside_graphs,
+    in_graphs,
     outside_inference_mode,
     send,
 )
@@ -71,7 +71,7 @@ class EmbeddingLoss(MarkedModule):
         """Return the number of queries of the last batch that had no relevant or no irrelevant item to rank."""
         return self.loss.skipped
 
-    @outside_graphs
+    @in_graphs
     @outside_inference_mode
     def forward(
         self,

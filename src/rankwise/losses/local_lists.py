@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from rankwise.distributed import list_owners, raise_everywhere, world_size
 from rankwise.estimators.table import IdTable
 
-__all__ = ["join_list_state", "mean_over_ranks", "own_list_state"]
+__all__ = ["join_list_state", "join_rows", "mean_over_ranks", "own_list_state", "own_tables"]
 
 
 def mean_over_ranks(
@@ -54,13 +54,23 @@ def join_list_state(loss: nn.Module) -> dict[str, Any]:
     own = {name: value.cpu() if isinstance(value, Tensor) else value for name, value in loss.state_dict().items()}
     states: list[dict[str, Any]] = [{}] * world_size()
     dist.all_gather_object(states, own)
-    joined = dict(states[0])
+    return {**states[0], **join_rows(loss, states)}
+
+
+def join_rows(loss: nn.Module, states: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
+    """Return the tables of a loss with the rows of several states, in the order of the ids, whoever had them."""
+    joined = {}
     for ids, rows in _tables(loss):
-        # In the order of the ids, which does not depend on the number of ranks.
         keys = torch.cat([state[ids] for state in states])
         order = torch.from_numpy(_rising(keys))
         joined[ids], joined[rows] = keys[order], torch.cat([state[rows] for state in states])[order]
     return joined
+
+
+def own_tables(loss: nn.Module) -> dict[str, Tensor]:
+    """Return ids and rows of the tables of a loss on this rank, by their names in its state."""
+    state = loss.state_dict()
+    return {name: state[name].cpu() for names in _tables(loss) for name in names}
 
 
 def own_list_state(loss: nn.Module, state: Mapping[str, Any]) -> dict[str, Any]:

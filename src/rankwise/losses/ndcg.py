@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rankwise.checks import check_choice, check_positive, first_order_only
 from rankwise.estimators.thresholds import ThresholdTracker
-from rankwise.lists import Lists, surely_all
+from rankwise.lists import Lists, anchors_that_count, surely_all, take
 from rankwise.losses.sampled_lists import CompositionalLoss, ListStatistics, Sample
 from rankwise.pairs import pair_sums_within
 from rankwise.registry import LossRecord
@@ -19,6 +19,8 @@ __all__ = ["ListwiseCELoss", "NDCGLoss", "TopKNDCGLoss"]
 
 # Keeps sums of squares from becoming infinite.
 _WORST_RANK = 1e30
+# Of scores in general, and of cosines: these are never more than 2 apart, and rarely 1.
+_MARGIN, _COSINE_MARGIN = 1.0, 0.1
 
 
 class NDCGLoss(CompositionalLoss):
@@ -36,10 +38,12 @@ class NDCGLoss(CompositionalLoss):
 
     Args:
         statistics: statistics of the lists of the training data. None: every batch holds whole lists.
-        margin: c; below 1 the value is no longer a bound.
+        margin: c; below 1 the value is no longer a bound. None: 1, or .1 where the scores are known to be cosines
+            (`EmbeddingLoss`), of which a lead of 1 is out of reach. Cosines times 20 take a margin of 2.
         gain: "exp2", "linear" or a function of grades, as in the metric.
         discount_shift: 0 is NDCG's own discount. A larger one puts less weight on the first positions, which overfits
-            less if lists are long and labels few (recommendation: about 30). Values then start nearer to 1.
+            less if lists are long and labels few (recommendation, a whole corpus: about 30). Values then start nearer
+            to 1.
         update_rate: weight of the new estimate in the moving average, in (0, 1]; 1 keeps no average. Only with
             `statistics`.
         self_weight: weight of an item in its own estimated rank. "exact": as one item of the whole list, without bias.
@@ -66,7 +70,7 @@ class NDCGLoss(CompositionalLoss):
         self,
         statistics: ListStatistics | None = None,
         *,
-        margin: float = 1.0,
+        margin: float | None = None,
         gain: Gain = "exp2",
         discount_shift: float = 0.0,
         update_rate: float = 0.1,
@@ -84,14 +88,22 @@ class NDCGLoss(CompositionalLoss):
             empty=empty,
             reduction=reduction,
         )
-        self.surrogate = SquaredHinge(check_positive("margin", margin))
+        self.surrogate, self.of_cosines = _surrogates(margin)
         self.discount_shift = check_positive("discount_shift", discount_shift, zero=True)
 
     def inner(self, lists: Lists, sample: Sample) -> Tensor:
-        return surrogate_ranks(lists, sample, self.surrogate)
+        return surrogate_ranks(lists, sample, self.of_cosines if lists.cosines else self.surrogate)
 
     def outer(self, lists: Lists, sample: Sample, inner: Tensor, group_ids: Tensor | None) -> Tensor:
         return 1 - discounted(sample.gains, inner + self.discount_shift).sum(1) / sample.ideal
+
+
+def _surrogates(margin: float | None) -> tuple[SquaredHinge, SquaredHinge]:
+    """Return the surrogate for scores in general, and that for cosines."""
+    if margin is None:
+        return SquaredHinge(_MARGIN), SquaredHinge(_COSINE_MARGIN)
+    given = SquaredHinge(check_positive("margin", margin))
+    return given, given
 
 
 def discounted(gains: Tensor, ranks: Tensor) -> Tensor:
@@ -100,21 +112,21 @@ def discounted(gains: Tensor, ranks: Tensor) -> Tensor:
 
 
 def surrogate_ranks(lists: Lists, sample: Sample, surrogate: SquaredHinge) -> Tensor:
-    """Compute the surrogate rank r of each relevant item, (Q, A); margin^2 in the padding."""
+    """Compute the surrogate rank r of each relevant item, (Q, A); finite and above 0 in the padding."""
     ranks = pair_sums_within(
         lists.scores,
         sample.index,
         surrogate,
         weights=sample.represented,
-        anchor_mask=sample.padding,
+        anchor_mask=anchors_that_count(sample.index, sample.padding),
         other_mask=None if lists.full else lists.mask,
     )
     own = surrogate.margin**2
     if sample.self_correction is not None:
-        ranks = (ranks + sample.self_correction * own).clamp_min(own)
-    if sample.padding is not None:
-        ranks = torch.where(sample.padding, ranks, own)
-    return ranks.clamp_max(_WORST_RANK)
+        ranks = torch.add(ranks, sample.self_correction, alpha=own)
+    elif sample.represented is not None and sample.padding is not None:
+        return torch.where(sample.padding, ranks, own).clamp_max(_WORST_RANK)
+    return ranks.clamp(own, _WORST_RANK)
 
 
 class TopKNDCGLoss(CompositionalLoss):
@@ -168,7 +180,7 @@ class TopKNDCGLoss(CompositionalLoss):
         threshold_step: float = 0.25,
         threshold_unit: str = "spread",
         threshold_rate: float = 0.1,
-        margin: float = 1.0,
+        margin: float | None = None,
         gain: Gain = "exp2",
         discount_shift: float = 0.0,
         update_rate: float = 0.1,
@@ -187,7 +199,7 @@ class TopKNDCGLoss(CompositionalLoss):
             reduction=reduction,
             k=k,
         )
-        self.surrogate = SquaredHinge(check_positive("margin", margin))
+        self.surrogate, self.of_cosines = _surrogates(margin)
         self.discount_shift = check_positive("discount_shift", discount_shift, zero=True)
         self.selector = check_choice("selector", selector, ("sigmoid", "squared-hinge", "rank"))
         self.selector_gradient = check_choice("selector_gradient", selector_gradient, ("stopped", "full"))
@@ -202,7 +214,7 @@ class TopKNDCGLoss(CompositionalLoss):
         )
 
     def inner(self, lists: Lists, sample: Sample) -> Tensor:
-        return surrogate_ranks(lists, sample, self.surrogate)
+        return surrogate_ranks(lists, sample, self.of_cosines if lists.cosines else self.surrogate)
 
     def outer(self, lists: Lists, sample: Sample, inner: Tensor, group_ids: Tensor | None) -> Tensor:
         gained = sample.gains * self._selected(lists, sample, inner, group_ids)
@@ -216,7 +228,7 @@ class TopKNDCGLoss(CompositionalLoss):
             ranks = ranks.detach() if self.selector_gradient == "stopped" else ranks
             inside = torch.sigmoid((self.thresholds.k - ranks) / self.temperature)
             return torch.where(long[:, None], inside, 1)
-        scores = lists.scores.gather(1, sample.index)
+        scores = take(lists.scores, sample.index)
         share = lists.mask.to(scores.dtype) if sample.represented is None else sample.represented
         share = share / share.sum(1, keepdim=True).clamp_min(torch.finfo(share.dtype).tiny)
         chosen = None if surely_all(long) else long
@@ -233,8 +245,10 @@ class TopKNDCGLoss(CompositionalLoss):
         chosen: Tensor | None,
     ) -> Tensor:
         """Compute psi of the relevant items (Q, A) of the chosen lists, from the scores (Q, L) of all items."""
-        threshold = self.thresholds(scores, share, size, None if self.totals is None else group_ids, chosen)
-        if self.selector_gradient == "stopped":
+        stopped = self.selector_gradient == "stopped"
+        groups = None if self.totals is None else group_ids
+        threshold = self.thresholds(scores, share, size, groups, chosen, pulled=not stopped)
+        if stopped:
             above = relevant.detach() - threshold.value[:, None]
         else:
             moves = (self.thresholds.pull(scores, share, threshold) * (scores - scores.detach())).sum(1)
@@ -264,6 +278,7 @@ class ListwiseCELoss(CompositionalLoss):
     """
 
     remembers = ("gain", "self_weight")
+    divides = False
 
     def __init__(
         self,
@@ -291,10 +306,12 @@ class ListwiseCELoss(CompositionalLoss):
 
     def inner(self, lists: Lists, sample: Sample) -> Tensor:
         terms = lists.scores if sample.represented is None else lists.scores + sample.represented.log()
-        # An empty list is computed as zeros, which gives a gradient of 0 instead of NaN.
-        terms = torch.where(lists.mask, terms, -torch.inf).masked_fill(~lists.mask.any(1, keepdim=True), 0)
-        own = lists.scores.gather(1, sample.index)
-        above = torch.where(sample.mask, torch.logsumexp(terms, 1)[:, None] - own, 0)
+        if not lists.full:
+            # An empty list is computed as zeros, which gives a gradient of 0 instead of NaN.
+            terms = torch.where(lists.mask, terms, -torch.inf).masked_fill(~lists.mask.any(1, keepdim=True), 0)
+        above = torch.logsumexp(terms, 1)[:, None] - take(lists.scores, sample.index)
+        if sample.padding is not None:
+            above = torch.where(sample.padding, above, 0)
         if sample.self_correction is None:
             return above
         return torch.where(
@@ -305,7 +322,7 @@ class ListwiseCELoss(CompositionalLoss):
         gains = sample.gains
         if self.item_weights == "equal":
             weights = lists.mask if lists.weights is None else lists.weights
-            gains = weights.gather(1, sample.index) * (gains > 0).to(gains.dtype)
+            gains = take(weights, sample.index) * (gains > 0).to(gains.dtype)
         total = gains.sum(1, keepdim=True).clamp_min(torch.finfo(gains.dtype).tiny)
         return (gains / total * inner).sum(1)
 

@@ -22,7 +22,7 @@ from rankwise.checks import (
     first_order_only,
 )
 from rankwise.estimators import PairAverages
-from rankwise.lists import Lists, PackedLists, count, find_chosen, surely_all
+from rankwise.lists import Lists, PackedLists, count, find_chosen, surely_all, take
 from rankwise.losses.base import ListLoss
 from rankwise.metrics._ndcg import ideal_dcg
 from rankwise.surrogates import Gain, gain_function
@@ -60,6 +60,8 @@ class CompositionalLoss(ListLoss):
 
     label_kind = "grades"
     state_by_list = True
+    # Whether the outer function divides by the ideal DCG.
+    divides = True
 
     def __init__(
         self,
@@ -113,9 +115,11 @@ class CompositionalLoss(ListLoss):
 
     def _sample(self, packed: PackedLists, lists: Lists, totals: Totals | None) -> Sample:
         if totals is None:
-            key = ("sample", self.gain, self.k, lists.scores.dtype)
+            key = ("sample", self.gain, self.k, self.divides, lists.scores.dtype)
             if key not in lists.constants:
-                lists.constants[key] = whole_lists(lists, self._relevant(lists), self._gain, self.k)
+                lists.constants[key] = whole_lists(
+                    lists, self._relevant(lists), self._gain, self.k, divides=self.divides
+                )
             sample: Sample = lists.constants[key]
             return sample
         chosen = self._relevant(lists)
@@ -126,7 +130,7 @@ class CompositionalLoss(ListLoss):
         """Return the mask (Q, L) of the items with a gain."""
         # With a named gain, exactly the grades above 0 have a gain.
         chosen = lists.labels > 0 if isinstance(self.gain, str) else self._gain(lists.labels) > 0
-        return chosen & lists.mask
+        return chosen if lists.full else chosen & lists.mask
 
     def _averaged(
         self,
@@ -141,7 +145,7 @@ class CompositionalLoss(ListLoss):
         pairs = []
         for block, sample in zip(packed.blocks, samples, strict=True):
             assert block.sample_ids is not None
-            items = block.sample_ids.gather(1, sample.index)
+            items = take(block.sample_ids, sample.index)
             lists = packed.select_block(group_ids, block)[:, None].expand_as(items)
             pairs.append(torch.stack([lists.flatten(), items.flatten()], 1))
         observed, chosen = _joined([sums.flatten() for sums in inner]), _joined(counted)
@@ -169,16 +173,17 @@ class Sample:
         sum_j represented_j value_ij + self_correction_i value_ii.
 
     Attributes:
-        index, mask: (Q, A) indices of the relevant items and their mask; gains: (Q, A) their gains times the number of
-            relevant items that each represents, 0 in the padding.
+        index, mask: (Q, A) indices of the relevant items and their mask, see `find_chosen`.
+        gains: (Q, A) their gains times the number of relevant items that each represents, 0 in the padding.
         represented: (Q, L) number of list items that each item represents, 0 in the padding; None when it is 1 for all.
         self_correction: (Q, A), or None when it is 0.
-        size: (Q,) items of the whole lists; ideal: (Q,) their ideal DCG, at least the smallest normal number.
+        size: (Q,) items of the whole lists; ideal: (Q,) their ideal DCG (see `whole_lists`), at least the smallest
+            normal number.
         valid: (Q,) True for lists with at least two different gains.
         padding: `mask`, or None when all lists have equally many relevant items.
     """
 
-    index: Tensor
+    index: Tensor | None
     mask: Tensor
     gains: Tensor
     represented: Tensor | None
@@ -192,7 +197,9 @@ class Sample:
         return None if surely_all(self.mask) else self.mask
 
 
-def whole_lists(lists: Lists, chosen: Tensor, gain: Callable[[Tensor], Tensor], k: int | None) -> Sample:
+def whole_lists(
+    lists: Lists, chosen: Tensor, gain: Callable[[Tensor], Tensor], k: int | None, *, divides: bool
+) -> Sample:
     """Return the sample for whole lists, in which every item represents itself.
 
     Item weights are scaled to a mean of 1 in each list.
@@ -200,14 +207,22 @@ def whole_lists(lists: Lists, chosen: Tensor, gain: Callable[[Tensor], Tensor], 
     Args:
         lists: the lists; chosen: (Q, L) mask of their relevant items.
         gain: function of grades; k: cutoff of the ideal DCG.
+        divides: whether the ideal DCG is needed; if not, the gains are summed instead.
     """
     weights = None if lists.weights is None else _mean_one(lists.weights.to(lists.scores.dtype), lists.mask)
     index, mask = find_chosen(chosen)
-    own = gain(lists.labels.gather(1, index)) * mask
-    own_weights = None if weights is None else weights.gather(1, index) * mask
-    totals = Totals(lists.size, count(mask), ideal_dcg(own, weights=own_weights, k=k))
-    valid = _has_unequal_gains(own, mask, totals.relevant, totals.size)
+    own = gain(take(lists.labels, index))
+    if index is not None or not lists.full:
+        own = own * mask
+    own_weights = None if weights is None else take(weights, index) * mask
     counted = own if own_weights is None else own * own_weights
+    ideal = ideal_dcg(own, weights=own_weights, k=k) if divides else counted.sum(1)
+    totals = Totals(lists.size, count(mask), ideal)
+    if index is None and lists.full and own.shape[1]:
+        lowest, highest = torch.aminmax(own, dim=1)
+        valid = lowest < highest
+    else:
+        valid = _has_unequal_gains(own, mask, totals.relevant, totals.size)
     return _sample(lists.scores.dtype, index, mask, counted, weights, None, totals, valid)
 
 
@@ -240,18 +255,18 @@ def sample_of_lists(
     if weights is not None:
         represented = represented * weights
     if self_weight != "naive":
-        self_correction = own[:, None] - represented.gather(1, index)
-    own_gains = gain(lists.labels.gather(1, index)) * mask
+        self_correction = own[:, None] - take(represented, index)
+    own_gains = gain(take(lists.labels, index)) * mask
     valid = _has_unequal_gains(own_gains, mask, *counts)
     counted = own_gains * (all_relevant / relevant.clamp_min(1))[:, None]
     if weights is not None:
-        counted = counted * weights.gather(1, index)
+        counted = counted * take(weights, index)
     return _sample(dtype, index, mask, counted, represented, self_correction, totals, valid)
 
 
 def _sample(
     dtype: torch.dtype,
-    index: Tensor,
+    index: Tensor | None,
     mask: Tensor,
     gains: Tensor,
     represented: Tensor | None,
@@ -283,7 +298,7 @@ def _mean_one(weights: Tensor, mask: Tensor) -> Tensor:
 
 def _check_counts(relevant: Tensor, irrelevant: Tensor, totals: Totals) -> None:
     too_many = torch.maximum(relevant - totals.relevant, irrelevant + totals.relevant - totals.size) > 0
-    check_later(too_many.any(), partial(_refuse_counts, relevant, irrelevant, totals))
+    check_later(too_many, partial(_refuse_counts, relevant, irrelevant, totals))
 
 
 def _refuse_counts(relevant: Tensor, irrelevant: Tensor, totals: Totals) -> None:
@@ -338,6 +353,21 @@ class ListStatistics:
         if size is not None:
             self._fill_up(size)
 
+    @classmethod
+    def of_counts(cls, counts: Tensor, *, size: int) -> ListStatistics:
+        """Return the statistics of lists 0, 1, ... of `size` items, of which `counts` (Q,) have grade 1 and others 0.
+
+        Example:
+            >>> ListStatistics.of_counts(torch.tensor([2, 0, 1]), size=5).counts
+            tensor([[2, 3],
+                    [1, 4]])
+        """
+        lists = counts.nonzero().squeeze(1)
+        made = cls(torch.ones(len(lists)), lists)
+        made.counts = counts[lists][:, None]
+        made._fill_up(size)
+        return made
+
     def __len__(self) -> int:
         return len(self.query_ids)
 
@@ -387,7 +417,7 @@ class ListTotals(ExactModule):
         check_moved(self.ids, query_ids.device)
         index = torch.searchsorted(self.ids, query_ids).clamp_max(len(self.ids) - 1)
         unknown = self.ids[index] != query_ids
-        check_later(unknown.any(), partial(_refuse_lists, query_ids, unknown))
+        check_later(unknown, partial(_refuse_lists, query_ids, unknown))
         return Totals(self.size[index], self.relevant[index], self.ideal[index])
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rankwise.lists import Lists, find_chosen
+from rankwise.checks import on_host
+from rankwise.lists import Lists, find_chosen, take
 from rankwise.pairs import pair_sums
 from rankwise.sorting import argsort
 from rankwise.surrogates import Surrogate
@@ -46,7 +47,7 @@ class Side:
     def first(self, counts: Tensor) -> Side:
         """Return the first `counts` (Q,) items of each list."""
         width = self.scores.shape[1]
-        if counts.device.type == "cpu":
+        if on_host(counts):
             width = min(int(counts.max()) if len(counts) else 0, width)
         index = torch.arange(width, device=counts.device)
         return Side(self.scores[:, :width], self.mask[:, :width], self.weights[:, :width]).only(index < counts[:, None])
@@ -72,9 +73,9 @@ def two_sides(lists: Lists) -> tuple[Side, Side]:
     if lists.weights is None:
         positive_weights, negative_weights = mask.to(dtype), negative.to(dtype)
     else:
-        positive_weights = lists.weights.gather(1, index).to(dtype) * mask
+        positive_weights = take(lists.weights, index).to(dtype) * mask
         negative_weights = lists.weights.to(dtype) * negative
-    positives = Side(lists.scores.gather(1, index), mask, positive_weights)
+    positives = Side(take(lists.scores, index), mask, positive_weights)
     return positives, Side(lists.scores, negative, negative_weights)
 
 
@@ -84,7 +85,7 @@ def best(side: Side, counts: Tensor, most: int | None = None) -> Side:
     `most` is the largest of the counts, if the host knows it.
     """
     width = side.scores.shape[1] if most is None else min(most, side.scores.shape[1])
-    if counts.device.type == "cpu":
+    if on_host(counts):
         if bool((counts >= side.size).all()):
             return side
         width = min(int(counts.max()), width)

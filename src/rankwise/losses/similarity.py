@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rankwise.checks import check_later
+from rankwise.checks import check_later, on_host
 from rankwise.lists import ItemMask, Lists, compact, few_masked
 from rankwise.losses.base import bound_scores
 
@@ -135,7 +135,7 @@ def _few_of_the_same_class(labels: Tensor, reference_labels: Tensor) -> tuple[Te
     Return None if they are not few, or not on the CPU.
     """
     elements = len(labels) * len(reference_labels)
-    if labels.device.type != "cpu" or not few_masked(len(labels), elements):
+    if not on_host(labels) or not few_masked(len(labels), elements):
         return None
     order = torch.argsort(reference_labels, stable=True)
     ascending = reference_labels[order]
@@ -206,7 +206,7 @@ class _Units(torch.autograd.Function):
 
 
 def _divided(vectors: Tensor) -> tuple[Tensor, Tensor]:
-    if vectors.device.type == "cpu":
+    if on_host(vectors):
         lengths = torch.linalg.vector_norm(vectors, dim=1, keepdim=True).clamp_min(_SHORTEST)
         if bool(lengths.isfinite().all()):
             return vectors / lengths, lengths
@@ -221,14 +221,14 @@ class _SelfProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, vectors: Tensor) -> Tensor:
         ctx.save_for_backward(vectors)
-        if len(vectors) <= 2 * _TILE or vectors.device.type != "cpu":
+        if len(vectors) <= 2 * _TILE or not on_host(vectors):
             return vectors @ vectors.T
         return _symmetric_product(vectors)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         (vectors,) = ctx.saved_tensors
-        if len(grad) <= 2 * _TILE or grad.device.type != "cpu" or torch.is_grad_enabled():
+        if len(grad) <= 2 * _TILE or not on_host(grad) or torch.is_grad_enabled():
             plain: Tensor = (grad + grad.T) @ vectors
             return plain
         return _times_sum_with_transpose(grad, vectors)

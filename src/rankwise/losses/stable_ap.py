@@ -10,7 +10,7 @@ from torch import Tensor
 from rankwise.checks import check_choice, check_positive, check_range, first_order_only, widen
 from rankwise.estimators import MeanTracker
 from rankwise.estimators.groups import COSINES, RANGES, BatchPrior, Link, Prior, as_prior
-from rankwise.lists import PackedLists, Sides, split_sides
+from rankwise.lists import PackedLists, Sides, split_sides, take
 from rankwise.losses.base import ListLoss
 from rankwise.pairs import mean_over_negatives
 from rankwise.registry import LossRecord
@@ -113,9 +113,7 @@ class StableAPLoss(ListLoss):
         if self.prior is not None:
             rho = self.prior.odds(lambda: packed.join([side.rate for side in sides]), group_ids)
         linked, scale = self.link.with_scale(packed, group_ids)
-        positives = [
-            lists.scores.detach().gather(1, side.index) for lists, side in zip(linked.blocks, sides, strict=True)
-        ]
+        positives = [take(lists.scores.detach(), side.index) for lists, side in zip(linked.blocks, sides, strict=True)]
         weights = (
             self._weights_by_mean(linked, sides, positives, scale, group_ids)
             if self.tracker is not None
@@ -156,7 +154,7 @@ class StableAPLoss(ListLoss):
         pairs = list(zip(linked.blocks, sides, positives, strict=True))
         observed = linked.join([(scores * side.share).sum(1) for _, side, scores in pairs]) * unit
         before = [
-            (lists.previous_scores.gather(1, side.index) * side.share).sum(1)
+            (take(lists.previous_scores, side.index) * side.share).sum(1)
             for lists, side, _ in pairs
             if lists.previous_scores is not None
         ]

@@ -10,14 +10,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from rankwise.metrics._compare import Comparison, compare, compare_items
-from rankwise.metrics._evaluate import Evaluation, evaluate, merge_evaluations
+from rankwise.metrics._evaluate import Evaluation, evaluate, evaluate_grades, merge_evaluations
 from rankwise.metrics._ndcg import ndcg
 from rankwise.metrics._runs import evaluate_run
-from rankwise.metrics.areas import auroc, average_precision, pap, partial_auroc
+from rankwise.metrics.areas import auroc, average_precision, multiclass_auc, pap, partial_auroc
 from rankwise.metrics.detection import BoxTable, box_thresholds, evaluate_boxes, right_boxes
-from rankwise.metrics.grades import evaluate_grades
 from rankwise.metrics.metric import Metric
-from rankwise.metrics.multiclass import multiclass_auc
 from rankwise.metrics.names import METRICS, create_metric
 from rankwise.metrics.retrieval import evaluate_retrieval
 from rankwise.metrics.top_k import hit_rate, precision, recall, reciprocal_rank

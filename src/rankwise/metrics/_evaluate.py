@@ -11,14 +11,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rankwise.checks import check_choice, check_count, check_finite, check_share
+from rankwise.checks import check_choice, check_count, check_finite, check_share, check_tensor
 from rankwise.lists import EMPTY_POLICIES, PackedLists, pack
 from rankwise.metrics.bootstrap import interval, item_replicates, list_replicates
 from rankwise.metrics.metric import Metric, check_lists, measure_lists, summarise
-from rankwise.metrics.names import create_metrics
+from rankwise.metrics.names import create_metric, create_metrics
 from rankwise.surrogates import Gain
 
-__all__ = ["Evaluation", "collect", "evaluate", "merge_evaluations"]
+__all__ = ["Evaluation", "collect", "evaluate", "evaluate_grades", "merge_evaluations"]
 
 
 @dataclass(frozen=True)
@@ -267,3 +267,48 @@ def _check_query_weights(weights: Tensor) -> Tensor:
     if bool((weights < 0).any()) or not bool((weights > 0).any()):
         raise ValueError("query_weights: expected numbers of 0 or more, not all 0, got others")
     return weights
+
+
+def evaluate_grades(
+    scores: object,
+    grades: object,
+    metrics: Sequence[str],
+    *,
+    query_ids: object = None,
+    gain: Gain = "exp2",
+    bootstrap: int = 1000,
+) -> Evaluation:
+    """Evaluate scores by graded labels; for metrics of binary labels, items of a grade above 0 are relevant.
+
+    Args:
+        scores, grades, query_ids: see `evaluate`.
+        metrics: names of either kind, in any order.
+        gain: "exp2", "linear" or a function, for metrics of grades.
+        bootstrap: number of replicates for the intervals; 0 gives none.
+
+    Example:
+        >>> result = evaluate_grades([0.9, 0.5, 0.1], [2, 0, 1], ["ndcg", "ap"], bootstrap=0)
+        >>> {name: round(mean, 3) for name, mean in result.means.items()}
+        {'ndcg': 0.964, 'ap': 0.833}
+    """
+    labels = check_tensor("grades", grades)
+    kinds = {name: create_metric(name).record.labels for name in metrics}
+    results = [
+        evaluate(scores, values, names, query_ids=query_ids, gain=gain, bootstrap=bootstrap)
+        for kind, values in (("grades", labels), ("binary", (labels > 0).long()))
+        if (names := [name for name in metrics if kinds[name] == kind])
+    ]
+    if len(results) == 1:
+        return results[0]
+    first, second = results
+    order = {create_metric(name).name: None for name in metrics}
+    return Evaluation(
+        means={name: {**first.means, **second.means}[name] for name in order},
+        intervals={**first.intervals, **second.intervals},
+        per_query={name: {**first.per_query, **second.per_query}[name] for name in order},
+        query_ids=first.query_ids,
+        skipped={**first.skipped, **second.skipped},
+        tied=first.tied,
+        definitions={name: {**first.definitions, **second.definitions}[name] for name in order},
+        confidence=first.confidence,
+    )

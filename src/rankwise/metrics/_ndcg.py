@@ -14,7 +14,7 @@ from rankwise.lists import surely_all
 from rankwise.metrics.metric import Metric, measure
 from rankwise.ranks import RankedLists, narrow
 from rankwise.registry import MetricRecord
-from rankwise.sorting import sort_values
+from rankwise.sorting import once_on_device, sort_values
 from rankwise.surrogates import Gain, gain_function
 
 __all__ = ["NDCG", "ideal_dcg", "ndcg"]
@@ -76,7 +76,9 @@ def ideal_dcg(gains: Tensor, *, weights: Tensor | None = None, k: int | None = N
     """
     if weights is None:
         width = gains.shape[1] if k is None else min(k, gains.shape[1])
-        return sort_values(gains)[:, gains.shape[1] - width :] @ _discounts(width, gains).flip(0)
+        return sort_values(gains)[:, gains.shape[1] - width :] @ _reversed_discounts(
+            width, wide_dtype(gains.device), gains.device
+        )
     order = torch.argsort(gains, dim=1, descending=True)
     return _weighted_dcg(gains.gather(1, order), widen(weights).gather(1, order), k)
 
@@ -89,7 +91,9 @@ def _ndcg(ranked: RankedLists, *, k: int | None, gain: Gain) -> Tensor:
         depth = index.shape[1]
         first = ranked.once(("first", gain, depth), lambda: _expected_gains(ranked, gain, index, valid))
         best = ranked.once(("best", gain, depth), lambda: _best_gains(ranked, gain, depth))
-        discounts = ranked.once(("discounts", depth), lambda: _discounts(depth, first))[:width]
+        discounts = ranked.once(
+            ("discounts", depth), lambda: _discounts(depth, wide_dtype(first.device), first.device)
+        )[:width]
         dcg, ideal = first[:, :width] @ discounts, best[:, depth - width :] @ discounts.flip(0)
     else:
         dcg = _weighted_dcg(ranked.once(("expected gains", gain), lambda: _weighted_gains(ranked, gain)), weights, k)
@@ -97,8 +101,14 @@ def _ndcg(ranked: RankedLists, *, k: int | None, gain: Gain) -> Tensor:
     return torch.where(ideal > 0, dcg / ideal, float("nan"))
 
 
-def _discounts(width: int, like: Tensor) -> Tensor:
-    return 1 / torch.log2(torch.arange(2, width + 2, dtype=wide_dtype(like.device), device=like.device))
+@once_on_device
+def _discounts(width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    return 1 / torch.log2(torch.arange(2, width + 2, dtype=dtype, device=device))
+
+
+@once_on_device
+def _reversed_discounts(width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    return _discounts(width, dtype, device).flip(0)
 
 
 def _expected_gains(ranked: RankedLists, gain: Gain, index: Tensor, valid: Tensor) -> Tensor:
@@ -182,7 +192,8 @@ def _summed_discounts(positions: Tensor) -> Tensor:
     """Compute the sum of the discounts of the first n positions, for each element n."""
     near = positions.clamp_max(_SUMMED_POSITIONS)
     whole = near.floor()
-    discounts = _discounts(int(whole.max()) + 1 if whole.numel() else 1, positions)
+    most = int(whole.max()) + 1 if whole.numel() else 1
+    discounts = _discounts(most, wide_dtype(positions.device), positions.device)
     index = whole.long()
     sums = pad(discounts.cumsum(0), (1, 0))[index] + (near - whole) * discounts[index]
     far = positions > _SUMMED_POSITIONS

@@ -23,6 +23,7 @@ from rankwise.models.rows import (
 )
 from rankwise.models.stacked import StackedScorer
 from rankwise.models.text import TextRanker
+from rankwise.models.whitening import WhitenedEmbedder
 
 __all__ = [
     "EASE",
@@ -52,6 +53,7 @@ __all__ = [
     "Scaling",
     "StackedScorer",
     "TextRanker",
+    "WhitenedEmbedder",
     "assign_anchors",
     "fit_scaling",
     "make_anchors",

@@ -59,7 +59,8 @@ class ConvEmbedder(nn.Module):
             channels = width
         # Pixels with all their channels beside each other: the same sums in half the time on a CPU.
         self.stages = nn.Sequential(*stages, nn.Flatten()).to(memory_format=torch.channels_last)
-        self.last = nn.Linear(channels * (size // least) ** 2, outputs)
+        self.grid = size // least  # height and width of the features
+        self.last = nn.Linear(channels * self.grid**2, outputs)
         self.mix = FeatureMixup() if mixup else None
         self.normalise = normalise
 
@@ -70,10 +71,19 @@ class ConvEmbedder(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Map images (N, C, size, size) to vectors (N, d)."""
+        return self.project(self.features(images))
+
+    def features(self, images: Tensor) -> Tensor:
+        """Map images (N, C, size, size) to what the last layer takes, (N, `last.in_features`)."""
         features = self._begin(images)
         for layer in self.stages[2:]:
             features = layer(features)
-        return self._end(features)
+        return features
+
+    def project(self, features: Tensor) -> Tensor:
+        """Map features to vectors (N, d)."""
+        vectors = cast(Tensor, self.last(features))
+        return functional.normalize(vectors, dim=1) if self.normalise else vectors
 
     def mixed(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Map with feature mixup: images (N, C, size, size) and classes (N,) to vectors (4N, d), classes (4N,)."""
@@ -85,15 +95,11 @@ class ConvEmbedder(nn.Module):
             if layer in last_two:
                 features, labels = self.mix(features, labels)
             features = layer(features)
-        return self._end(features), labels
+        return self.project(features), labels
 
     def _begin(self, images: Tensor) -> Tensor:
         convolution, norm = self.stages[:2]
         return _normalised_convolution(images, cast(nn.Conv2d, convolution), cast(nn.BatchNorm2d, norm))
-
-    def _end(self, features: Tensor) -> Tensor:
-        vectors = cast(Tensor, self.last(features))
-        return functional.normalize(vectors, dim=1) if self.normalise else vectors
 
 
 def _normalised_convolution(images: Tensor, convolution: nn.Conv2d, norm: nn.BatchNorm2d) -> Tensor:

@@ -11,6 +11,7 @@ from torch.nn.functional import dropout, relu
 
 from rankwise.checks import check_count, check_same_shape
 from rankwise.models.rows import fully_connected
+from rankwise.models.tables import ShardedTable, own_rows, score_all_rows, shard_zeros, take_rows
 
 __all__ = ["ItemItemScorer", "MatrixFactorisation", "NeuMF", "items_beside", "shared_history"]
 
@@ -27,6 +28,8 @@ class MatrixFactorisation(nn.Module):
         dimensions: the length of the vectors p and q.
         item_bias: whether items have a bias b. (One per user would not change the user's ranking.)
         spread: standard deviation of the vectors at the start, times 1 / sqrt(dimensions).
+        sharded: whether each process of the process group holds a share of the rows of all tables only; every process
+            must then call the model at the same time. It starts with the same numbers.
 
     Example:
         >>> model = MatrixFactorisation(users=10, items=50, dimensions=8)
@@ -37,13 +40,26 @@ class MatrixFactorisation(nn.Module):
     """
 
     def __init__(
-        self, users: int, items: int, *, dimensions: int = 64, item_bias: bool = True, spread: float = 1.0
+        self,
+        users: int,
+        items: int,
+        *,
+        dimensions: int = 64,
+        item_bias: bool = True,
+        spread: float = 1.0,
+        sharded: bool = False,
     ) -> None:
         super().__init__()
-        self.users, self.items = nn.Embedding(users, dimensions), nn.Embedding(items, dimensions)
-        self.bias = nn.Parameter(torch.zeros(items)) if item_bias else None
+        self.sharded = sharded
+        kind = ShardedTable if sharded else nn.Embedding
+        self.users, self.items = kind(users, dimensions), kind(items, dimensions)
+        zeros = shard_zeros(items) if sharded else nn.Parameter(torch.zeros(items))
+        self.bias = zeros if item_bias else None
         for table in (self.users, self.items):
-            nn.init.normal_(table.weight, std=spread * dimensions**-0.5)
+            if isinstance(table, ShardedTable):
+                table.draw(spread * dimensions**-0.5)
+            else:
+                nn.init.normal_(table.weight, std=spread * dimensions**-0.5)
 
     def forward(self, users: Tensor, items: Tensor | None = None) -> Tensor:
         """Return the scores.
@@ -55,6 +71,8 @@ class MatrixFactorisation(nn.Module):
         Returns:
             The shape of `items`, or (B, number of items).
         """
+        if self.sharded:
+            return self._score_sharded(users, items)
         vectors: Tensor = self.users(users)
         if items is None:
             scores = vectors @ self.items.weight.T
@@ -62,6 +80,17 @@ class MatrixFactorisation(nn.Module):
         beside = items_beside(users, items)
         scores = (vectors[:, None] * cast(Tensor, self.items(beside))).sum(2)
         return (scores if self.bias is None else scores + self.bias[beside]).view(items.shape)
+
+    def _score_sharded(self, users: Tensor, items: Tensor | None) -> Tensor:
+        (vectors,) = take_rows(users, self.users.weight)
+        if items is None:
+            own = own_rows(self.items.weight)
+            bias = 0 if self.bias is None else own_rows(self.bias)
+            return score_all_rows(lambda everyone: everyone @ own.T + bias, vectors)
+        tables = [self.items.weight, *([] if self.bias is None else [self.bias])]
+        chosen, *bias_of_items = take_rows(items_beside(users, items), *tables)
+        scores = (vectors[:, None] * chosen).sum(2)
+        return (scores + bias_of_items[0] if bias_of_items else scores).view(items.shape)
 
 
 def items_beside(users: Tensor, items: Tensor) -> Tensor:

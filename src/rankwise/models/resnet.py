@@ -91,8 +91,16 @@ class ResNetEmbedder(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Map images (N, 3, H, W) of numbers from 0 to 1 to vectors (N, d)."""
-        body = self.body
-        return self._end(body.layer4(body.layer3(self._begin(images))))
+        return self.project(self.features(images))
+
+    def features(self, images: Tensor) -> Tensor:
+        """Map images (N, 3, H, W) to what the last layer takes, (N, `last.in_features`)."""
+        return self._pool(self.body.layer4(self.body.layer3(self._begin(images))))
+
+    def project(self, features: Tensor) -> Tensor:
+        """Map features to vectors (N, d)."""
+        vectors: Tensor = self.last(features)
+        return functional.normalize(vectors, dim=1) if self.normalise else vectors
 
     def mixed(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Map with feature mixup: images (N, 3, H, W) and classes (N,) to vectors (4N, d) and classes (4N,)."""
@@ -102,7 +110,7 @@ class ResNetEmbedder(nn.Module):
         for stage in (self.body.layer3, self.body.layer4):
             features, labels = self.mix(features, labels)
             features = stage(features)
-        return self._end(features), labels
+        return self.project(self._pool(features)), labels
 
     def _begin(self, images: Tensor) -> Tensor:
         body = self.body
@@ -110,9 +118,9 @@ class ResNetEmbedder(nn.Module):
         features: Tensor = body.layer2(body.layer1(first))
         return features
 
-    def _end(self, features: Tensor) -> Tensor:
-        vectors: Tensor = self.last(self.body.avgpool(features).flatten(1))
-        return functional.normalize(vectors, dim=1) if self.normalise else vectors
+    def _pool(self, features: Tensor) -> Tensor:
+        pooled: Tensor = self.body.avgpool(features)
+        return pooled.flatten(1)
 
 
 def torchvision_for(purpose: str) -> Any:

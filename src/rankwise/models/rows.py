@@ -94,7 +94,7 @@ def fully_connected(inputs: int, hidden: Sequence[int], outputs: int, *, dropout
 
 SCALINGS = ("standard", "log", "none")
 # Cells whose statistics are computed at once.
-_CELLS = 1 << 24
+_CELLS = 1 << 25
 
 
 class Scaling(nn.Module):
@@ -132,22 +132,26 @@ class Scaling(nn.Module):
         step = max(1, _CELLS // max(1, rows))
         for first in range(0, width, step):
             columns = slice(first, first + step)
-            self._fit_columns(
-                columns, features[:, columns] if isinstance(features, Tensor) else features.read(slice(None), columns)
-            )
+            block = features[:, columns] if isinstance(features, Tensor) else features.read(slice(None), columns)
+            for number, feature in enumerate(block.unbind(1), start=first):
+                self._fit_column(number, feature.contiguous())
         return self
 
-    def _fit_columns(self, columns: slice, features: Tensor) -> None:
+    def _fit_column(self, number: int, feature: Tensor) -> None:
         if self.median is not None:
-            self.median[columns] = torch.from_numpy(np.nanmedian(features.numpy(force=True), axis=0)).to(self.median)
+            self.median[number] = float(np.nanmedian(feature.numpy(force=True)))
         if self.kind == "none":
             return
-        shaped = self._shape(features, columns).double()
-        mean, spread = shaped.mean(0), shaped.std(0, correction=0)
+        shaped = self._shape(feature, number)
+        low, high = (float(each) for each in shaped.aminmax())
+        centred = shaped.double()
+        mean = centred.mean()
+        centred -= mean
+        spread = float((centred @ centred / len(centred)).sqrt())
         # Rounding leaves a constant feature with a spread that is tiny beside its size.
-        constant = spread <= 1e-7 * shaped.abs().amax(0).clamp_min(1e-30)
-        self.mean[columns] = mean.to(self.mean)
-        self.factor[columns] = torch.where(constant, 0.0, 1 / torch.where(constant, 1.0, spread)).to(self.factor)
+        constant = spread <= 1e-7 * max(-low, high, 1e-30)
+        self.mean[number] = mean
+        self.factor[number] = 0.0 if constant else 1 / spread
 
     def forward(self, features: Tensor) -> Tensor:
         """Scale rows (N, D)."""
@@ -156,7 +160,7 @@ class Scaling(nn.Module):
     def extra_repr(self) -> str:
         return f"{len(self.mean)}, kind={self.kind!r}"
 
-    def _shape(self, features: Tensor, columns: slice = slice(None)) -> Tensor:
+    def _shape(self, features: Tensor, columns: slice | int = slice(None)) -> Tensor:
         if self.median is not None:
             features = torch.where(features.isnan(), self.median[columns].to(features.dtype), features)
         return features.sign() * features.abs().log1p() if self.kind == "log" else features

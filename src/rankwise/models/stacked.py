@@ -1,18 +1,25 @@
-"""A network beside logistic regressions of the same rows, stacked."""
+"""Networks beside logistic regressions of the same rows, stacked."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from rankwise.checks import check_count
+from rankwise.models.members import Members
 from rankwise.models.rows import Scaling
 
-__all__ = ["Ramps", "StackedScorer", "fit_logistic"]
+__all__ = ["Ramps", "StackedScorer", "fit_logistic", "out_of_fold", "scale_of"]
 
+# Networks, which differ in their loss.
+_NETWORKS = 2
 # Regressions: of the scaled features; of their ramps; of their ramps, with both classes of equal weight.
 _REGRESSIONS = 3
+# Scaled features stay below this.
+_BOUND = 3.0
 
 
 class Ramps(nn.Module):
@@ -60,99 +67,181 @@ class Ramps(nn.Module):
 
 
 class StackedScorer(nn.Module):
-    """Log odds of positive rows: `sum_k factor_k score_k + constant` of a network and three logistic regressions.
+    """Log odds of positive rows: `sum_k factor_k score_k + constant` of two networks and three logistic regressions.
 
-    The inputs of the regressions are the scaled features, their `Ramps`, and the ramps with both classes of equal
-    weight. In training mode, and before `mix`, the scores are those of the network, which is trained by itself.
+    There are M members of each, and a score is the mean of theirs. If the rows are in M folds, member m learns nothing
+    from fold m, so that the scores of all rows by members that did not learn from them can decide the factors. The two
+    networks differ in the loss that they are trained with. The inputs of the regressions are the scaled features, their
+    `Ramps`, and the ramps with both classes of equal weight.
+
+    In training mode the scores (N, 2 M) are those of the networks, which are trained by themselves: first all members
+    of the one, then all of the other. Before `mix` the scores (N,) are the means of those.
 
     Args:
-        network: scaled rows (N, D) to scores (N,).
         width: D, the number of features.
-        scaling: of the features, see `Scaling`; fill_missing: see there.
+        hidden: the widths of the hidden layers of each network.
+        members: M.
+        scaling: of the features, see `Scaling`; fill_missing: see there. Scaled features are squashed into (-3, 3).
         bins: ramps of each feature.
 
     Example:
         >>> rows, labels = torch.randn(200, 3), torch.arange(200) % 5 == 0
-        >>> model = StackedScorer(nn.Sequential(nn.Linear(3, 1), nn.Flatten(0)), 3).eval()
+        >>> model = StackedScorer(3, members=2).eval()
         >>> _ = model.scaling.fit(rows)
-        >>> model.fit(rows, labels, regularisation=10.0)
+        >>> model.fit(rows, labels, torch.arange(200) % 2, regularisation=10.0)
         >>> model.member_scores(rows).shape
-        torch.Size([4, 200])
+        torch.Size([200, 2, 5])
     """
 
     linear: Tensor
+    centre: Tensor
     spread: Tensor
     factors: Tensor
     constant: Tensor
+    fitted: Tensor
 
     def __init__(
         self,
-        network: nn.Module,
         width: int,
         *,
+        hidden: Sequence[int] = (64, 64),
+        members: int = 5,
         scaling: str = "standard",
         fill_missing: bool = False,
         bins: int = 8,
     ) -> None:
         super().__init__()
         self.scaling = Scaling(width, scaling, fill_missing=fill_missing)
-        self.network = network
+        self.members = check_count("members", members)
+        self.network = Members(_NETWORKS * members, width, 1, hidden=hidden).float()
         self.ramps = Ramps(width, bins)
-        # One row for each regression: the weights of the features or of the ramps, then the intercept.
-        self.register_buffer("linear", torch.zeros(_REGRESSIONS, width * (bins + 1) + 1))
-        self.register_buffer("spread", torch.ones(()))
-        self.register_buffer("factors", torch.tensor([1.0] + [0.0] * _REGRESSIONS))
+        # For each member and regression the weights of the features or of the ramps, then the intercept.
+        self.register_buffer("linear", torch.zeros(members, _REGRESSIONS, width * (bins + 1) + 1))
+        self.register_buffer("centre", torch.zeros(_NETWORKS * members))
+        self.register_buffer("spread", torch.ones(_NETWORKS * members))
+        self.register_buffer("factors", torch.tensor([1 / _NETWORKS] * _NETWORKS + [0.0] * _REGRESSIONS))
         self.register_buffer("constant", torch.zeros(()))
+        self.register_buffer("fitted", torch.tensor(False))
 
     def forward(self, features: Tensor) -> Tensor:
         """Score rows (N, D)."""
-        scaled = self.scaling(features)
-        scores: Tensor = self.network(scaled)
         if self.training:
-            return scores
-        return self.factors[0] * scores / self.spread + self._regressions(scaled) @ self.factors[1:] + self.constant
+            return self.network_scores(features)
+        scaled = self._scale(features)
+        networks = self._standardised(scaled).mean(1)
+        return self.mixed(torch.cat([networks, self._regressions(scaled, self.linear.mean(0))], 1))
+
+    def network_scores(self, features: Tensor) -> Tensor:
+        """Return the scores (N, 2 M) that are trained: of all members of the one network, then of the other."""
+        return self._networks(self._scale(features))
 
     @torch.no_grad()
-    def fit(self, features: Tensor, labels: Tensor, *, regularisation: float) -> None:
-        """Fit the regressions to rows (N, D) with labels (N,), and the spread of the scores of the trained network."""
-        scaled = self.scaling(features)
+    def fit(self, features: Tensor, labels: Tensor, folds: Tensor | None, *, regularisation: float) -> None:
+        """Fit the regressions, and the scale of the scores of the trained networks.
+
+        Args:
+            features: (N, D); labels: (N,) above 0 for positives.
+            folds: (N,) the member that does not learn from a row; None if all learn from all rows.
+            regularisation: `regularisation / 2` is the cost of the squared weights of a regression.
+        """
+        scaled = self._scale(features)
         self.ramps.fit(scaled)
-        inputs, width, positive = self._inputs(scaled), scaled.shape[1], labels > 0
-        ones = torch.ones(len(labels), dtype=torch.float64, device=labels.device)
-        kinds = torch.stack([(~positive).sum(), positive.sum()]).clamp_min(1)
-        balanced = (len(labels) / (2 * kinds.double()))[positive.long()]
+        inputs, width, positive = self._inputs(scaled).double(), scaled.shape[1], labels > 0
         self.linear.zero_()
-        for row, columns, weights in (
-            (0, slice(0, width), ones),
-            (1, slice(width, inputs.shape[1]), ones),
-            (2, slice(width, inputs.shape[1]), balanced),
+        for row, columns, balanced in (
+            (0, slice(0, width), False),
+            (1, slice(width, inputs.shape[1]), False),
+            (2, slice(width, inputs.shape[1]), True),
         ):
-            fitted = fit_logistic(inputs[:, columns], positive, weights, regularisation=regularisation)
-            self.linear[row, columns], self.linear[row, -1] = fitted[:-1], fitted[-1]
-        training = self.network.training
-        scores = self.network.eval()(scaled)
-        self.network.train(training)
-        self.spread.copy_(scores.double().std(correction=0).clamp_min(1e-12))
+            own, fitted = inputs[:, columns].contiguous(), None
+            for member in range(self.members):
+                if fitted is None or folds is not None:
+                    learned = torch.ones_like(positive) if folds is None else folds != member
+                    weights = _row_weights(positive, learned, balanced=balanced)
+                    # Members are alike: one begins where the one before it ended.
+                    fitted = fit_logistic(own, positive, weights, regularisation=regularisation, start=fitted)
+                self.linear[member, row, columns], self.linear[member, row, -1] = fitted[:-1], fitted[-1]
+        centre, spread = scale_of(self._networks(scaled), positive)
+        self.centre.copy_(centre)
+        self.spread.copy_(spread)
+        self.fitted.fill_(True)
 
     @torch.no_grad()
     def member_scores(self, features: Tensor) -> Tensor:
-        """Return the scores (K, N) of the network, in units of its spread, and of each regression."""
-        scaled = self.scaling(features)
-        return torch.cat([self.network(scaled)[None] / self.spread, self._regressions(scaled).T])
+        """Return the scores (N, M, K) of each member: of its networks, standardised, and of its regressions."""
+        scaled = self._scale(features)
+        regressions = torch.stack([self._regressions(scaled, linear) for linear in self.linear], 1)
+        return torch.cat([self._standardised(scaled), regressions], 2)
 
     def mix(self, factors: Tensor, constant: float) -> None:
         """Set the factors (K,) and the constant of the sum."""
         self.factors.copy_(factors)
         self.constant.fill_(constant)
 
+    def mixed(self, scores: Tensor) -> Tensor:
+        """Return the sum (...,) of scores (..., K)."""
+        return scores @ self.factors + self.constant
+
+    def _scale(self, features: Tensor) -> Tensor:
+        scaled: Tensor = self.scaling(features)
+        # A value far out counts for little more than one at 3 spreads.
+        return scaled / (1 + (scaled / _BOUND).square()).sqrt()
+
+    def _networks(self, scaled: Tensor) -> Tensor:
+        """Return the scores (N, 2 M) of the networks."""
+        scores: Tensor = self.network(scaled)
+        return scores.squeeze(-1).T
+
+    def _standardised(self, scaled: Tensor) -> Tensor:
+        """Return the scores (N, M, 2) of the networks, standardised."""
+        scores = (self._networks(scaled) - self.centre) / self.spread
+        return torch.stack(scores.split(self.members, 1), 2)
+
     def _inputs(self, scaled: Tensor) -> Tensor:
         return torch.cat([scaled, self.ramps(scaled)], 1)
 
-    def _regressions(self, scaled: Tensor) -> Tensor:
-        return self._inputs(scaled) @ self.linear[:, :-1].T + self.linear[:, -1]
+    def _regressions(self, scaled: Tensor, linear: Tensor) -> Tensor:
+        return self._inputs(scaled) @ linear[:, :-1].T + linear[:, -1]
 
 
-def fit_logistic(features: Tensor, labels: Tensor, weights: Tensor, *, regularisation: float) -> Tensor:
+def out_of_fold(scores: Tensor, folds: Tensor) -> Tensor:
+    """Return of member scores (N, M, ...) those (N, ...) of the member that did not learn from the row.
+
+    Example:
+        >>> out_of_fold(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([1, 0]))
+        tensor([2., 3.])
+    """
+    return scores[torch.arange(len(scores)), folds]
+
+
+def scale_of(scores: Tensor, positive: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the median of the negatives, and how far above it a tenth of them are, for each column (...) of scores.
+
+    Members of folds are compared on this scale. A mean and a standard deviation would be those of the few rows that a
+    member has learned by heart.
+
+    Args:
+        scores: (N, ...); positive: (N,) True for positives, some are not.
+    """
+    negatives = scores[~positive].double().sort(0).values
+    middle, high = (negatives[int(share * (len(negatives) - 1))] for share in (0.5, 0.9))
+    # Few different scores may have nothing between the two.
+    spread = torch.maximum(high - middle, 0.1 * negatives.std(0, correction=0))
+    return middle, torch.where(spread > 0, spread, 1.0)
+
+
+def _row_weights(positive: Tensor, learned: Tensor, *, balanced: bool) -> Tensor:
+    """Return the weights (N,) of rows: 0 of those left out, else 1, or so that both classes weigh the same."""
+    weights = learned.double()
+    if balanced:
+        kinds = torch.stack([(weights * ~positive).sum(), (weights * positive).sum()]).clamp_min(1)
+        weights = weights * (weights.sum() / (2 * kinds))[positive.long()]
+    return weights
+
+
+def fit_logistic(
+    features: Tensor, labels: Tensor, weights: Tensor, *, regularisation: float, start: Tensor | None = None
+) -> Tensor:
     """Return weights (D,) and intercept of a logistic regression as one tensor (D + 1,), float64.
 
     Minimises the sum of the weighted log losses plus `regularisation |w|^2 / 2`; the intercept is free.
@@ -162,6 +251,7 @@ def fit_logistic(features: Tensor, labels: Tensor, weights: Tensor, *, regularis
         labels: (N,) True for positives.
         weights: (N,) of the rows.
         regularisation: above 0.
+        start: (D + 1,) weights and intercept to begin with; by default 0.
 
     Example:
         >>> rows = torch.tensor([[-2.0], [-1.0], [1.0], [2.0]])
@@ -170,7 +260,8 @@ def fit_logistic(features: Tensor, labels: Tensor, weights: Tensor, *, regularis
         (True, 0.0)
     """
     features, targets, weights = features.detach().double(), labels.double(), weights.double()
-    at = torch.zeros(features.shape[1] + 1, dtype=torch.float64, device=features.device, requires_grad=True)
+    zeros = torch.zeros(features.shape[1] + 1, dtype=torch.float64, device=features.device)
+    at = (zeros if start is None else start.clone()).requires_grad_()
     optimiser = torch.optim.LBFGS([at], max_iter=300, line_search_fn="strong_wolfe", tolerance_grad=1e-6)
     total = weights.sum()
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import importlib.util
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from rankwise.checks import check_choice, check_same_shape, wide_dtype
-from rankwise.lists import ItemMask, Lists, Sides
+from rankwise.checks import check_choice, check_same_shape, is_traced, on_host, wide_dtype
+from rankwise.lists import ItemMask, Lists, Sides, anchors_that_count, put_back, take
 from rankwise.pairs.by_cells import cell_sums, count_cells
 from rankwise.pairs.by_sorting import SortedPairs, sort_pairs
 from rankwise.surrogates import OneSidedHuber, Sigmoid, Slope, Surrogate
@@ -75,7 +77,7 @@ def pair_sums(
 
 def pair_sums_within(
     scores: Tensor,
-    index: Tensor,
+    index: Tensor | None,
     surrogate: Surrogate,
     *,
     weights: Tensor | None = None,
@@ -85,7 +87,7 @@ def pair_sums_within(
     """Compute `pair_sums` for anchors that are items of the lists, with one gradient for scores as anchors and others.
 
     Args:
-        scores: (Q, L); index: (Q, A) indices of the anchors in `scores`.
+        scores: (Q, L); index: (Q, A) indices of the anchors in `scores`, None if all items are anchors.
         surrogate, weights, anchor_mask, other_mask: as in `pair_sums`; the last may be an `ItemMask`.
 
     Example:
@@ -102,7 +104,8 @@ class RecordedSums:
 
     Attributes:
         sums: (Q, A) the result.
-        inputs: the tensors of scores it depends on: the anchors (Q, A) and the others (Q, L), or the others alone.
+        inputs: the tensors of scores it depends on: the anchors (Q, A) and the others (Q, L), or the others alone
+            if the anchors are some of them.
     """
 
     sums: Tensor
@@ -119,21 +122,23 @@ class RecordedSums:
 
         Only the curvature of the surrogate counts, not that of `grad` (Q, A), as in Gauss-Newton steps.
         """
+        if self._anchor_mask is not None:
+            grad = grad.masked_fill(~self._anchor_mask, 0)
         others, second = self.inputs[-1], Slope(Slope(self.surrogate))
-        anchors = self.inputs[0] if self._index is None else others.gather(1, self._index)
+        anchors = self.inputs[0] if len(self.inputs) == 2 else take(others, self._index)
         weights, masks = self._weights, (self._anchor_mask, self._item_mask)
         of_anchors = grad * _pair_sums(anchors, None, others, second, weights, *masks, "auto")
         of_others = _pair_sums(-others, None, -anchors, second, grad, self._item_mask.mask, self._anchor_mask, "auto")
         if weights is not None:
             of_others = of_others * weights
-        if self._index is None:
+        if len(self.inputs) == 2:
             return of_anchors, of_others
         # A pair of an item with itself is constant; it was counted once as an anchor and once as an other.
-        own = torch.ones_like(anchors) if weights is None else weights.gather(1, self._index)
+        own = torch.ones_like(anchors) if weights is None else take(weights, self._index)
         if self._item_mask.mask is not None:
-            own = own * self._item_mask.mask.gather(1, self._index)
+            own = own * take(self._item_mask.mask, self._index)
         of_anchors = of_anchors - 2 * grad * own * second.value(torch.zeros_like(anchors))
-        return (of_others.scatter_add(1, self._index, of_anchors),)
+        return (of_others + put_back(of_anchors, self._index, others.shape[1]),)
 
 
 _RECORDS: ContextVar[list[RecordedSums] | None] = ContextVar("pair sums", default=None)
@@ -162,6 +167,8 @@ def recorded_pair_sums() -> Iterator[list[RecordedSums]]:
 def mean_over_negatives(lists: Lists, sides: Sides, surrogate: Surrogate) -> Tensor:
     """Compute the mean of l(s_i - s_j) over the negatives j of a list, for each of its positives i: (Q, A).
 
+    The means in the padding are any finite numbers.
+
     Args:
         lists: the scores and item weights; sides: the positives and negatives of these lists, see `split_sides`.
     """
@@ -170,7 +177,7 @@ def mean_over_negatives(lists: Lists, sides: Sides, surrogate: Surrogate) -> Ten
         sides.index,
         surrogate,
         weights=None if lists.weights is None else lists.weights.to(lists.scores.dtype),
-        anchor_mask=sides.padding,
+        anchor_mask=anchors_that_count(sides.index, sides.padding),
         other_mask=sides.negatives,
     )
     return sums / sides.negative_weight[:, None]
@@ -186,8 +193,7 @@ def _pair_sums(
     other_mask: Tensor | ItemMask | None,
     method: str,
 ) -> Tensor:
-    at = anchors if index is None else index
-    assert at is not None
+    at = _positions(anchors, index, others)
     for name, value, like, shape in (
         ("weights", weights, "others", others.shape),
         ("other_mask", None if isinstance(other_mask, ItemMask) else other_mask, "others", others.shape),
@@ -196,25 +202,21 @@ def _pair_sums(
         if value is not None:
             check_same_shape(name, value, like, shape)
     item_mask = other_mask if isinstance(other_mask, ItemMask) else ItemMask(other_mask)
+    if method == "auto" and is_traced(others) and _operator_pays(at, others, weights, surrogate):
+        from rankwise.pairs.operators import add_pair_sums
+
+        own = take(others, index) if anchors is None else anchors
+        return add_pair_sums(own, others, surrogate, weights, anchor_mask, item_mask.mask)
     if method == "auto":
-        # The other methods subtract large sums from each other, which needs float64.
-        exact = wide_dtype(others.device) == torch.float64
-        on_cpu = others.device.type == "cpu"
-        method = _cheaper(surrogate, len(at), at.shape[1], others.shape[1], on_cpu=on_cpu) if exact else "dense"
-        if (
-            exact
-            and isinstance(surrogate, Sigmoid)
-            and _cells_pay(surrogate, anchors, index, others, anchor_mask, item_mask)
-        ):
-            method = "cells"
+        method = choose_method(anchors, index, others, surrogate, anchor_mask, item_mask)
     if method == "sorted" and surrogate.pieces is None:
         raise ValueError(f'method: "sorted" needs a surrogate of polynomial pieces, got {type(surrogate).__name__}')
     if method == "cells" and not isinstance(surrogate, Sigmoid):
         raise ValueError(f'method: "cells" needs a Sigmoid, got {type(surrogate).__name__}')
     if method == "cells" and not at.numel() * others.numel():
         method = "dense"
-    if method == "dense" and anchors is not None and not _any_gradient(anchors, others, weights):
-        values = chunk_sums(anchors, item_mask.fill(others), weights, anchor_mask, item_mask, surrogate)
+    if method in ("dense", "kernel") and anchors is not None and not _any_gradient(anchors, others, weights):
+        values, _ = compute_sums(anchors, others, weights, anchor_mask, item_mask, surrogate, method)
         return values if anchor_mask is None else values.masked_fill_(~anchor_mask, 0)
     sums: Tensor = _PairSums.apply(anchors, index, others, weights, anchor_mask, item_mask, surrogate, method)
     records = _RECORDS.get()
@@ -224,8 +226,55 @@ def _pair_sums(
     return sums
 
 
+def _positions(anchors: Tensor | None, index: Tensor | None, others: Tensor) -> Tensor:
+    """Return a tensor in the shape of the anchors: given ones, indices of some others, or all others."""
+    if anchors is not None:
+        return anchors
+    return others if index is None else index
+
+
 def _any_gradient(*tensors: Tensor | None) -> bool:
     return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+
+
+def _operator_pays(anchors: Tensor, others: Tensor, weights: Tensor | None, surrogate: Surrogate) -> bool:
+    """Return whether a compiled loop over all pairs takes longer than an operator that drops masked anchors."""
+    cost = 16 if surrogate.pieces is None else 1 if weights is None else 4
+    return others.device.type == "cpu" and cost * anchors.numel() * others.shape[1] > _FUSED
+
+
+def choose_method(
+    anchors: Tensor | None,
+    index: Tensor | None,
+    others: Tensor,
+    surrogate: Surrogate,
+    anchor_mask: Tensor | None,
+    item_mask: ItemMask,
+) -> str:
+    """Return the cheapest method."""
+    if _kernel_pays(_positions(anchors, index, others), others, surrogate):
+        return "kernel"
+    # The methods other than "dense" subtract large sums from each other, which needs float64.
+    if wide_dtype(others.device) != torch.float64:
+        return "dense"
+    at = _positions(anchors, index, others)
+    if isinstance(surrogate, Sigmoid) and _cells_pay(surrogate, anchors, index, others, anchor_mask, item_mask):
+        return "cells"
+    return _cheaper(surrogate, len(at), at.shape[1], others.shape[1], on_cpu=on_host(others))
+
+
+def _kernel_pays(anchors: Tensor, others: Tensor, surrogate: Surrogate) -> bool:
+    """Return whether a Triton kernel runs and is the cheapest method: for float32 on CUDA, unless pairs are many."""
+    if others.device.type != "cuda" or others.dtype != torch.float32 or is_traced(others) or not _has_triton():
+        return False
+    from rankwise.pairs.by_kernel import KINDS
+
+    return type(surrogate) in KINDS and anchors.numel() * others.shape[1] <= _KERNEL
+
+
+@cache
+def _has_triton() -> bool:
+    return importlib.util.find_spec("triton") is not None
 
 
 def _cheaper(surrogate: Surrogate, lists: int, anchors: int, others: int, *, on_cpu: bool = True) -> str:
@@ -252,13 +301,13 @@ def _cells_pay(
     item_mask: ItemMask,
 ) -> bool:
     """Return whether "cells" is cheaper than "dense"; in nanoseconds on a CPU core, for value and gradients."""
-    at = anchors if index is None else index
-    assert at is not None
+    at = _positions(anchors, index, others)
     dense, cells = 4.0 * at.numel() * others.shape[1], 2_000_000 + 250.0 * (at.numel() + others.numel())
     # Counting cells synchronises the host with an accelerator, which must be worth it.
-    if dense <= cells or (others.device.type != "cpu" and at.numel() * others.shape[1] <= 16 * DEVICE_CHUNK):
+    few = others.device.type != "cpu" and at.numel() * others.shape[1] <= 16 * DEVICE_CHUNK
+    if dense <= cells or few or is_traced(others):
         return False
-    scores = at if index is None else others.gather(1, index)
+    scores = take(others, index) if anchors is None else anchors
     scores, others = _overwrite_padding(scores.detach(), others.detach(), anchor_mask, item_mask)
     return dense > cells + 50_000 * len(others) * count_cells(scores, others, surrogate.temperature)
 
@@ -301,38 +350,26 @@ class _PairSums(torch.autograd.Function):
         method: str,
     ) -> Tensor:
         ctx.surrogate, ctx.method, ctx.item_mask = surrogate, method, item_mask
-        given = index, anchor_mask, anchors, others, weights
-        if index is not None:
-            anchors = others.gather(1, index)
-        assert anchors is not None
-        if method == "dense":
-            others = item_mask.fill(others)
-            sums = chunk_sums(anchors, others, weights, anchor_mask, item_mask, surrogate)
-            ctx.save_for_backward(*given, anchors, others)
-        elif isinstance(surrogate, Sigmoid) and method == "cells":
-            anchors, others = _overwrite_padding(anchors, others, anchor_mask, item_mask)
-            kept = _kept_weights(weights, others, item_mask)
-            sums, slopes = (t.to(anchors.dtype) for t in cell_sums(anchors, others, kept, surrogate.temperature))
-            ctx.save_for_backward(*given, slopes, anchors, others)
-        else:
-            assert surrogate.pieces is not None
-            if item_mask.mask is not None:
-                others = _overwrite_masked(others, item_mask.mask)
-            pairs = sort_pairs(anchors, others, _kept_weights(weights, others, item_mask), surrogate.pieces)
-            sums, slopes = (t.to(anchors.dtype) for t in pairs.sums())
-            ctx.save_for_backward(*given, slopes, *pairs.tensors())
-        return sums if anchor_mask is None else sums.masked_fill_(~anchor_mask, 0)
+        absent = None if anchor_mask is None else ~anchor_mask
+        given = index, anchor_mask, absent, anchors, others, weights
+        if anchors is None:
+            anchors = take(others, index)
+        sums, saved = compute_sums(anchors, others, weights, anchor_mask, item_mask, surrogate, method)
+        if absent is not None:
+            sums.masked_fill_(absent, 0)
+        ctx.save_for_backward(*given, *saved)
+        return sums
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        index, anchor_mask, given_anchors, given_others, weights, *saved = ctx.saved_tensors
+        index, anchor_mask, absent, given_anchors, given_others, weights, *saved = ctx.saved_tensors
         need_weights = ctx.needs_input_grad[3]
-        if anchor_mask is not None:
-            grad = grad.masked_fill(~anchor_mask, 0)
+        if absent is not None:
+            grad = grad.masked_fill(absent, 0)
         if torch.is_grad_enabled():
             of_anchors, of_others, of_weights = _gradients_as_pair_sums(
                 grad,
-                given_anchors if index is None else given_others.gather(1, index),
+                take(given_others, index) if given_anchors is None else given_anchors,
                 given_others,
                 weights,
                 anchor_mask,
@@ -340,35 +377,98 @@ class _PairSums(torch.autograd.Function):
                 ctx.surrogate,
                 need_weights,
             )
-        elif ctx.method == "dense":
-            anchors, others = saved
-            of_anchors, of_others, of_weights = chunk_gradients(
-                grad, anchors, others, weights, anchor_mask, ctx.item_mask, ctx.surrogate, need_weights
-            )
-        elif ctx.method == "cells":
-            slopes, anchors, others = saved
-            of_anchors = grad * slopes
-            # The gradient of an other is a pair sum over the anchors: b - a = (-a) - (-b).
-            values, changes = cell_sums(-others, -anchors, grad, ctx.surrogate.temperature)
-            kept = _kept_weights(weights, others, ctx.item_mask)
-            of_others = (changes if kept is None else changes * kept).neg_().to(grad.dtype)
-            of_weights = values.to(grad.dtype) if need_weights else None
-            if of_weights is not None and ctx.item_mask.mask is not None:
-                of_weights *= ctx.item_mask.mask
         else:
-            slopes, depths, weights, order, anchors, tail, cell, stop = saved
-            pairs = SortedPairs(depths, weights, order, anchors, tail, cell, stop, ctx.surrogate.pieces)
-            of_anchors = grad * slopes
-            of_others, of_weights = pairs.gradients(grad, need_weights)
-            of_others = of_others.to(grad.dtype)
-            if of_weights is not None:
-                of_weights = of_weights.to(grad.dtype)
-                if ctx.item_mask.mask is not None:
-                    of_weights *= ctx.item_mask.mask
-        if index is not None:
-            of_others.scatter_add_(1, index, of_anchors)
+            of_anchors, of_others, of_weights = compute_gradients(
+                grad, saved, weights, anchor_mask, ctx.item_mask, ctx.surrogate, ctx.method, need_weights
+            )
+        if given_anchors is None:
+            of_others = of_others + of_anchors if index is None else of_others.scatter_add_(1, index, of_anchors)
             return None, None, of_others, of_weights, None, None, None, None
         return of_anchors, None, of_others, of_weights, None, None, None, None
+
+
+def compute_sums(
+    anchors: Tensor,
+    others: Tensor,
+    weights: Tensor | None,
+    anchor_mask: Tensor | None,
+    item_mask: ItemMask,
+    surrogate: Surrogate,
+    method: str,
+) -> tuple[Tensor, tuple[Tensor | None, ...]]:
+    """Compute the sums (Q, A), and the tensors from which `compute_gradients` computes their gradients.
+
+    The sums of masked anchors are undefined.
+    """
+    saved: tuple[Tensor | None, ...]
+    if method == "dense":
+        others = item_mask.fill(others)
+        dense = fused_sums if is_traced(others) else chunk_sums
+        sums, saved = dense(anchors, others, weights, anchor_mask, item_mask, surrogate), (anchors, others)
+    elif method == "kernel":
+        from rankwise.pairs.by_kernel import kernel_sums
+
+        others = item_mask.fill(others)
+        sums, slopes = kernel_sums(anchors, others, weights, surrogate)
+        saved = slopes, anchors, others
+    elif isinstance(surrogate, Sigmoid) and method == "cells":
+        anchors, others = _overwrite_padding(anchors, others, anchor_mask, item_mask)
+        kept = _kept_weights(weights, others, item_mask)
+        sums, slopes = (t.to(anchors.dtype) for t in cell_sums(anchors, others, kept, surrogate.temperature))
+        saved = slopes, anchors, others
+    else:
+        assert surrogate.pieces is not None
+        if item_mask.mask is not None:
+            others = _overwrite_masked(others, item_mask.mask)
+        pairs = sort_pairs(anchors, others, _kept_weights(weights, others, item_mask), surrogate.pieces)
+        sums, slopes = (t.to(anchors.dtype) for t in pairs.sums())
+        saved = slopes, *pairs.tensors()
+    return sums, saved
+
+
+def compute_gradients(
+    grad: Tensor,
+    saved: Sequence[Any],
+    weights: Tensor | None,
+    anchor_mask: Tensor | None,
+    item_mask: ItemMask,
+    surrogate: Surrogate,
+    method: str,
+    need_weights: bool,
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Compute the gradients for anchors, others and weights from that of the sums, 0 for masked anchors."""
+    if method == "dense":
+        anchors, others = saved
+        dense = fused_gradients if is_traced(others) else chunk_gradients
+        return dense(grad, anchors, others, weights, anchor_mask, item_mask, surrogate, need_weights)
+    of_weights: Tensor | None
+    if method == "kernel":
+        from rankwise.pairs.by_kernel import kernel_gradients
+
+        slopes, anchors, others = saved
+        of_others, of_weights = kernel_gradients(grad, anchors, others, surrogate)
+        return (
+            grad * slopes,
+            of_others if weights is None else of_others * weights,
+            of_weights if need_weights else None,
+        )
+    if isinstance(surrogate, Sigmoid) and method == "cells":
+        slopes, anchors, others = saved
+        # The gradient of an other is a pair sum over the anchors: b - a = (-a) - (-b).
+        values, changes = cell_sums(-others, -anchors, grad, surrogate.temperature)
+        kept = _kept_weights(weights, others, item_mask)
+        of_others = (changes if kept is None else changes * kept).neg_()
+        of_weights = values if need_weights else None
+    else:
+        slopes, depths, sorted_weights, order, anchors, tail, cell, stop = saved
+        assert surrogate.pieces is not None
+        pairs = SortedPairs(depths, sorted_weights, order, anchors, tail, cell, stop, surrogate.pieces)
+        of_others, of_weights = pairs.gradients(grad, need_weights)
+    if of_weights is not None:
+        of_weights = of_weights.to(grad.dtype)
+        if item_mask.mask is not None:
+            of_weights = of_weights * item_mask.mask
+    return grad * slopes, of_others.to(grad.dtype), of_weights
 
 
 def _gradients_as_pair_sums(
@@ -399,8 +499,12 @@ def _gradients_as_pair_sums(
 
 # Elements of one chunk per thread: 512 KiB in float32, so that a few of them fit the L2 cache of a core.
 _CHUNK = 2**17
-# Elements of one chunk on an accelerator: 64 MiB in float32.
-DEVICE_CHUNK = 2**24
+# Elements of one chunk on an accelerator: 128 MiB in float32.
+DEVICE_CHUNK = 2**25
+# Pairs up to which the kernel is taken: a few milliseconds of a large GPU's arithmetic, about what sorting takes there.
+_KERNEL = 2**32
+# Pairs that a compiled loop on the CPU computes in about the time of one operator, forward and backward pass.
+_FUSED = 2**20
 
 
 def chunk_sums(
@@ -415,7 +519,7 @@ def chunk_sums(
 
     `others` come from `item_mask.fill`.
     """
-    sums = torch.zeros_like(anchors)
+    sums = torch.empty_like(anchors)
     raw, unit = (surrogate.raw, surrogate.unit) if isinstance(surrogate, OneSidedHuber) else (surrogate.value, 1.0)
     for lists, last in _list_chunks(anchors, others, anchor_mask):
         chunk = _select(others, lists).unsqueeze(1)
@@ -439,25 +543,58 @@ def chunk_gradients(
 
     `grad` is 0 for masked anchors; `others` come from `item_mask.fill`.
     """
-    grad_anchors, grad_others = torch.zeros_like(anchors), torch.empty_like(others)
+    # Chunks on the CPU end at the last unmasked anchor of their lists.
+    start = torch.zeros_like if on_host(anchors) else torch.empty_like
+    grad_anchors, grad_others = start(anchors), torch.empty_like(others)
     grad_weights = torch.zeros_like(others) if need_weights else None
-    negated = grad.neg()
     for lists, last in _list_chunks(anchors, others, anchor_mask):
         chunk, row = _select(others, lists).unsqueeze(1), _select(grad_others, lists).unsqueeze(1)
         for items in _anchor_chunks(last, others):
             difference = item_mask.hide(_select(anchors, lists, items).unsqueeze(2) - chunk, lists)
-            upstream = _select(negated, lists, items).unsqueeze(1)
+            upstream = _select(grad, lists, items).unsqueeze(1)
             if grad_weights is not None:
                 of_weights = _select(grad_weights, lists).unsqueeze(1)
-                of_weights.baddbmm_(upstream, surrogate.value(difference.clone()), alpha=-1)
+                of_weights.baddbmm_(upstream, surrogate.value(difference.clone()))
             slope = surrogate.slope(difference)
-            row.baddbmm_(upstream, slope, beta=1 if items.start else 0)
+            row.baddbmm_(upstream, slope, beta=1 if items.start else 0, alpha=-1)
             torch.sum(_weighted(slope, weights, lists), -1, out=_select(grad_anchors, lists, items))
         if weights is not None:
             row.mul_(_select(weights, lists).unsqueeze(1))
     if not anchors.shape[1]:
         grad_others.zero_()
     return grad_anchors.mul_(grad), grad_others, grad_weights
+
+
+def fused_sums(
+    anchors: Tensor,
+    others: Tensor,
+    weights: Tensor | None,
+    anchor_mask: Tensor | None,
+    item_mask: ItemMask,
+    surrogate: Surrogate,
+) -> Tensor:
+    """Compute `chunk_sums` for torch.compile, which fuses all of it into one loop without storing the pairs."""
+    values = surrogate.value(anchors.unsqueeze(2) - others.unsqueeze(1))
+    return (values if weights is None else values * weights.unsqueeze(1)).sum(2)
+
+
+def fused_gradients(
+    grad: Tensor,
+    anchors: Tensor,
+    others: Tensor,
+    weights: Tensor | None,
+    anchor_mask: Tensor | None,
+    item_mask: ItemMask,
+    surrogate: Surrogate,
+    need_weights: bool,
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Compute `chunk_gradients` for torch.compile, see `fused_sums`."""
+    difference, upstream = anchors.unsqueeze(2) - others.unsqueeze(1), grad.unsqueeze(2)
+    slope = surrogate.slope(difference.clone())
+    of_anchors = grad * (slope if weights is None else slope * weights.unsqueeze(1)).sum(2)
+    of_others = -(upstream * slope).sum(1)
+    of_weights = (upstream * surrogate.value(difference)).sum(1) if need_weights else None
+    return of_anchors, of_others if weights is None else of_others * weights, of_weights
 
 
 def _weighted(values: Tensor, weights: Tensor | None, lists: slice) -> Tensor:
@@ -478,7 +615,7 @@ def _list_chunks(anchors: Tensor, others: Tensor, anchor_mask: Tensor | None) ->
     width = anchors.shape[1]
     rows = max(1, _chunk(others.device) // max(1, width * others.shape[1]))
     # If one list fills several chunks, those after its last anchor are skipped. Several short lists share a chunk.
-    on_cpu = others.device.type == "cpu"
+    on_cpu = on_host(others)
     ends = None if anchor_mask is None or rows > 1 or not on_cpu else _ends(anchor_mask)
     for first in range(0, len(anchors), rows):
         yield slice(first, first + rows), width if ends is None else ends[first]

@@ -7,8 +7,7 @@ if TYPE_CHECKING:
     from rankwise.problems.detection import Detection
     from rankwise.problems.image_retrieval import ImageRetrieval
     from rankwise.problems.inference import Inferred, infer_problem
-    from rankwise.problems.kinds import KINDS, problem_class
-    from rankwise.problems.load import BadRecipe, dump_problem, load_problem, make_problem
+    from rankwise.problems.load import KINDS, BadRecipe, dump_problem, load_problem, make_problem, problem_class
     from rankwise.problems.longtail import LongTail
     from rankwise.problems.ltr import SearchRanking
     from rankwise.problems.multilabel import MultiLabel
@@ -62,8 +61,8 @@ _MODULES = {
     "make_problem": "load",
     "Inferred": "inference",
     "infer_problem": "inference",
-    "KINDS": "kinds",
-    "problem_class": "kinds",
+    "KINDS": "load",
+    "problem_class": "load",
 }
 
 

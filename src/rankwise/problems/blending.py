@@ -10,9 +10,9 @@ from torch import Tensor
 from rankwise.metrics import Metric
 from rankwise.metrics.names import create_metrics
 from rankwise.models import standardise
+from rankwise.problems.batches import JudgedRows, measure_grades
 from rankwise.problems.inspection import spread_over
 from rankwise.problems.problem import Settings
-from rankwise.problems.rows import JudgedRows, measure_grades
 
 __all__ = ["choose_blend", "judged_rows"]
 

@@ -61,7 +61,7 @@ def plan_demo(*, seeds: int = 5, quick: bool = False) -> DemoPlan:
         >>> [contender.name for contender in plan_demo(quick=True).eights]
         ['cross entropy', 'balanced cross entropy', 'SOPRC']
     """
-    plain = Contender("cross entropy", _eights("cross-entropy", positives=None), load_eights, STEPS)
+    plain = Contender("cross entropy", _eights("cross-entropy", positives="random"), load_eights, STEPS)
     balanced = Contender("balanced cross entropy", _eights("balanced-cross-entropy"), load_eights, STEPS)
     direct = Contender("SOPRC", _eights("soprc"), load_eights, STEPS)
     eights = (plain, balanced, direct) if quick else (plain, _longer(plain), balanced, _longer(balanced), direct)
@@ -110,9 +110,10 @@ class _RawPixels(Retrieval):
 _MODEL = {"hidden": (64,), "scaling": "none"}
 
 
-def _eights(loss: str, positives: int | None = 8) -> Tabular:
+def _eights(loss: str, positives: int | str = 8) -> Tabular:
     batches = {"size": 64, "positives": positives}
-    return Tabular.model_validate({"loss": loss, "model": _MODEL, "batches": batches, "metrics": ("ap",)})
+    alone = {"model": {**_MODEL, "ensemble": None}, "optimiser": {"weight_decay": 0.0}}
+    return Tabular.model_validate({"loss": loss, **alone, "batches": batches, "metrics": ("ap",)})
 
 
 def _digits(kind: type[Retrieval], loss: str) -> Retrieval:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
+import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
@@ -13,7 +14,8 @@ from torch.utils.data import DataLoader
 from rankwise.data import Batch, ImagePart, ImageSchema, Split, cut_classes, cut_images
 from rankwise.losses import EmbeddingLoss, LateMemoryLoss
 from rankwise.losses.baselines.metric_learning import CrossBatchMemoryLoss, LateMemoryPairs, MetricLearningLoss
-from rankwise.metrics import evaluate_retrieval
+from rankwise.metrics import Evaluation, evaluate_retrieval
+from rankwise.models import WhitenedEmbedder
 from rankwise.problems.images import (
     Augmentation,
     ImageModelOptions,
@@ -24,7 +26,7 @@ from rankwise.problems.images import (
     read_image_parts,
     read_named_parts,
 )
-from rankwise.problems.inspection import Inspection
+from rankwise.problems.inspection import Inspection, spread_over
 from rankwise.problems.neighbours import (
     ClassBatches,
     EmbeddingLossChoice,
@@ -37,14 +39,18 @@ from rankwise.problems.neighbours import (
     neighbours,
     probe_classes,
 )
-from rankwise.problems.problem import Names, Problem, Sources
-from rankwise.training import Outputs
-from rankwise.training.options import Count, Options
+from rankwise.problems.problem import Names, Problem, Settings, Sources
+from rankwise.training import EvaluationOptions, OptimiserOptions, Outputs, ScheduleOptions
+from rankwise.training.options import Count, NotNegative, Options, Positive, Share
 
 __all__ = ["ImageRetrieval"]
 
 # Classes in a batch by default.
 CLASSES = 28
+# Learning rate of a network with weights to start from: a larger one destroys them.
+PRETRAINED_RATE = 1e-4
+# Images to which the whitening is fitted; images of validation, and of training, by which its weights are chosen.
+IMAGES_TO_FIT, IMAGES_TO_CHOOSE = 20_000, 2_000
 
 
 class RetrievalImages(ImageOptions):
@@ -59,10 +65,47 @@ class RetrievalImages(ImageOptions):
         return super().sources({"gallery": self.gallery, **given})
 
 
-class ImageEmbedderOptions(ImageModelOptions):
-    """A network from images to vectors of so many `dimensions`."""
+class WhiteningOptions(Options):
+    """After training, join the vectors of the network with its features before the last layer and with the pixels,
+    each whitened within classes with this `shrinkage`. Of the `weights` of the three validation chooses one; the
+    vectors of the network alone are left out of the choice if it has fewer than `classes` classes."""
 
-    dimensions: Count = 64
+    shrinkage: Share = 0.5
+    weights: Annotated[tuple[tuple[NotNegative, NotNegative, NotNegative], ...], Field(min_length=1)] = (
+        (1.0, 0.0, 0.0),
+        (1.0, 1.0, 0.0),
+        (1.0, 1.0, 0.5),
+        (1.0, 1.0, 1.0),
+        (0.0, 1.0, 1.0),
+    )
+    classes: Count = 10
+
+
+class ImageEmbedderOptions(ImageModelOptions):
+    """A network from images to vectors of so many `dimensions`. `whitening: null` keeps the vectors of the network."""
+
+    dimensions: Count = 256
+    whitening: WhiteningOptions | None = WhiteningOptions()
+
+
+class EmbedderOptimiser(OptimiserOptions):
+    """AdamW, or SGD with momentum. The default of the learning rate is 1e-4 with `model.weights` to start from."""
+
+    learning_rate: Positive = 6e-3
+    weight_decay: NotNegative = 0.1
+
+
+class EmbedderSchedule(ScheduleOptions):
+    """Learning rate over the run, see the other kinds of problems."""
+
+    warmup: Annotated[int, Field(ge=0)] = 30
+
+
+class EmbedderEvaluation(EvaluationOptions):
+    """Evaluation on the validation part, see the other kinds of problems. The last weights are kept: on a few classes
+    that were held out most rankings are perfect, which says little about new ones."""
+
+    weights: Literal["best", "last"] = "last"
 
 
 class MemoryOptions(Options):
@@ -97,11 +140,27 @@ class ImageRetrieval(Problem[ImageSchema, ImagePart]):
 
     data: RetrievalImages = RetrievalImages()
     model: ImageEmbedderOptions = ImageEmbedderOptions()
-    augmentation: Augmentation = "none"
-    loss: EmbeddingLossChoice = EmbeddingLossChoice.of("soprc", recall_floor=1 / 3)
+    augmentation: Augmentation = "shift"
+    loss: EmbeddingLossChoice = EmbeddingLossChoice.of(
+        "soprc", recall_floor=1 / 3, add=[{"name": "semi-variance", "positive": 3, "negative": 15}]
+    )
     memory: MemoryOptions | None = None
     batches: ClassBatches = ClassBatches()
+    optimiser: EmbedderOptimiser = EmbedderOptimiser()
+    schedule: EmbedderSchedule = EmbedderSchedule()
+    evaluation: EmbedderEvaluation = EmbedderEvaluation()
+    refit: bool = True
     metrics: Names = ("map", "recall@1", "recall@10")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _smaller_rate(cls, given: Any) -> Any:
+        model, optimiser = (
+            given.get(name, {}) if isinstance(given, Mapping) else None for name in ("model", "optimiser")
+        )
+        if isinstance(model, Mapping) and model.get("weights") is not None and isinstance(optimiser, Mapping):
+            return {**given, "optimiser": {"learning_rate": PRETRAINED_RATE, **optimiser}}
+        return given
 
     @model_validator(mode="after")
     def _possible(self) -> ImageRetrieval:
@@ -139,10 +198,68 @@ class ImageRetrieval(Problem[ImageSchema, ImagePart]):
 
     def build_model(self, schema: ImageSchema) -> nn.Module:
         # A classifier is free in the length of its vectors; the metric depends on angles only.
-        return self.model.build(schema, self.model.dimensions, normalise=not self.loss.classifies)
+        network = self.model.build(schema, self.model.dimensions, normalise=not self.loss.classifies)
+        if self.model.whitening is None:
+            return network
+        return WhitenedEmbedder(network, channels=schema.channels)
 
     def fit_model(self, model: nn.Module, train: ImagePart) -> None:
         self.model.load_start(model)
+
+    def complete_model(
+        self, model: nn.Module, split: Split[ImagePart], settings: Mapping[str, Any] | None = None
+    ) -> Settings:
+        """Fit the whitening to the training images; choose the weights of its blocks on validation."""
+        options, train = self.model.whitening, split.train
+        if options is None or not isinstance(model, WhitenedEmbedder):
+            return {}
+        train = train.take(spread_over(len(train), IMAGES_TO_FIT))
+        blocks, labels = self._blocks(model, train), train.labels.to(model.mean.device)
+        if settings is None:
+            settings = self._choose(model, blocks, labels, split.part("validation"), options)
+        model.fit(blocks, labels, weights=settings["weights"], shrinkage=options.shrinkage)
+        return dict(settings)
+
+    def _choose(
+        self, model: WhitenedEmbedder, blocks: Tensor, labels: Tensor, validation: ImagePart, options: WhiteningOptions
+    ) -> Settings:
+        """Return the weights of the blocks with the highest metric on validation.
+
+        Training images are among those that are ranked: a few classes by themselves are told apart too easily.
+        """
+        validation = validation.take(spread_over(len(validation), IMAGES_TO_CHOOSE))
+        others = spread_over(len(blocks), IMAGES_TO_CHOOSE).to(labels.device)
+        ranked = torch.cat([self._blocks(model, validation), blocks[others]])
+        classes = torch.cat([validation.labels.to(labels.device), labels[others]])
+        # Training images are easy to tell from others by the vectors that were trained on them.
+        few = len(validation.labels.unique()) < options.classes
+        candidates = [weights for weights in options.weights if any(weights[1:]) or not few] or list(options.weights)
+        model.fit_whitening(blocks, labels, shrinkage=options.shrinkage)
+
+        def metric(weights: Sequence[float]) -> float:
+            model.fit_projection(blocks, weights)
+            result = evaluate_retrieval(model.join(ranked), classes, [self.metric], bootstrap=0)
+            return float(result.per_query[self.metric][: len(validation)].nanmean())
+
+        values = [metric(weights) for weights in candidates]
+        best = max(range(len(candidates)), key=values.__getitem__)
+        return {"weights": list(candidates[best]), "validation": values[best]}
+
+    def _blocks(self, model: WhitenedEmbedder, part: ImagePart) -> Tensor:
+        return predict_images(model, part, workers=self.data.workers, output=model.blocks).to(model.mean)
+
+    def baselines(self, model: nn.Module, part: ImagePart, settings: Mapping[str, Any]) -> dict[str, Evaluation]:
+        """Return the metrics of the vectors of the network alone and of the pixels."""
+        if not isinstance(model, WhitenedEmbedder):
+            return {}
+        parts = [part] if part.gallery is None else [part, part.gallery]
+        vectors, _, pixels = zip(
+            *(self._blocks(model, each).cpu().split(model.sizes, 1) for each in parts), strict=True
+        )
+        return {
+            name: self._evaluate(blocks[0], part, blocks[1] if len(blocks) > 1 else None)
+            for name, blocks in (("network", vectors), ("pixels", pixels))
+        }
 
     def build_loss(self, schema: ImageSchema, train: ImagePart, *, steps: int) -> nn.Module:
         loss = build_embedding_loss(self.loss, self.model.dimensions, train.labels)
@@ -180,17 +297,9 @@ class ImageRetrieval(Problem[ImageSchema, ImagePart]):
         vectors, gallery = self.predict(model, part), part.gallery
         others = None if gallery is None else self.predict(model, gallery)
         other_labels = None if gallery is None else gallery.labels
-        result = evaluate_retrieval(
-            vectors,
-            part.labels,
-            self.measured,
-            reference_embeddings=others,
-            reference_labels=other_labels,
-            bootstrap=bootstrap,
-        )
         among = part if gallery is None else gallery
         return Inspection(
-            result,
+            self._evaluate(vectors, part, others, bootstrap=bootstrap),
             "query",
             "image",
             "precision",
@@ -200,6 +309,17 @@ class ImageRetrieval(Problem[ImageSchema, ImagePart]):
             list_picture=part.picture,
             item_picture=lambda _, image: among.picture(image),
             embedding=map_of(vectors, part.labels, lambda label: part.classes[label], others),
+        )
+
+    def _evaluate(self, vectors: Tensor, part: ImagePart, gallery: Tensor | None, *, bootstrap: int = 0) -> Evaluation:
+        labels = None if part.gallery is None else part.gallery.labels
+        return evaluate_retrieval(
+            vectors,
+            part.labels,
+            self.measured,
+            reference_embeddings=gallery,
+            reference_labels=labels,
+            bootstrap=bootstrap,
         )
 
     def probe_batch(self, train: ImagePart) -> Batch:

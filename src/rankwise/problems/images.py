@@ -28,7 +28,7 @@ from rankwise.data import (
 )
 from rankwise.data.image_layouts import lists_of
 from rankwise.distributed import gather_rows, own_share
-from rankwise.models import ConvEmbedder, ResNetEmbedder
+from rankwise.models import ConvEmbedder, ResNetEmbedder, WhitenedEmbedder
 from rankwise.problems.batches import as_it_is
 from rankwise.problems.problem import DataOptions, FileOrShare, Sources
 from rankwise.registry import nearest
@@ -111,7 +111,7 @@ class ImageModelOptions(Options):
             raise ValueError("expected a ResNet with weights, frozen_batch_norm or a stem, got conv")
         return self
 
-    def build(self, schema: ImageSchema, outputs: int, *, normalise: bool) -> nn.Module:
+    def build(self, schema: ImageSchema, outputs: int, *, normalise: bool) -> ConvEmbedder | ResNetEmbedder:
         """Return a new network with so many outputs; `weights` are loaded by `load_start`."""
         if self.name == "conv":
             return ConvEmbedder(schema.channels, schema.size, outputs, mixup=self.mixup, normalise=normalise)
@@ -129,8 +129,9 @@ class ImageModelOptions(Options):
     def load_start(self, model: nn.Module) -> None:
         """Load the weights that the training starts from; a trained model does not need them."""
         if self.weights is not None:
-            assert isinstance(model, ResNetEmbedder)
-            model.load(self.weights)
+            network = model.network if isinstance(model, WhitenedEmbedder) else model
+            assert isinstance(network, ResNetEmbedder)
+            network.load(self.weights)
 
     def files(self) -> Iterator[Path]:
         """Yield the files that are read."""
@@ -228,11 +229,20 @@ def viewed_batches(
     )
 
 
-def predict_images(model: nn.Module, part: ImagePart, *, workers: int = 0) -> Tensor:
+def predict_images(
+    model: nn.Module, part: ImagePart, *, workers: int = 0, output: Callable[[Tensor], Tensor] | None = None
+) -> Tensor:
     """Return the output of a model for all images, in evaluation mode and without a graph; the mode is restored.
 
     Several processes take a share of the images each and gather the outputs.
+
+    Args:
+        model: images to outputs.
+        part: the images.
+        workers: processes that decode images ahead.
+        output: a method of the model to call instead of the model.
     """
+    call = model if output is None else output
     weight = next(model.parameters(), torch.zeros(()))
     blocks = [block.tolist() for block in own_share(torch.arange(len(part))).split(IMAGES_AT_ONCE) if len(block)]
     loader: DataLoader[Tensor] = DataLoader(
@@ -241,9 +251,9 @@ def predict_images(model: nn.Module, part: ImagePart, *, workers: int = 0) -> Te
     training = model.training
     model.eval()
     with torch.no_grad():
-        outputs = [model(images.to(weight.device, weight.dtype)) for images in loader]
+        outputs = [call(images.to(weight.device, weight.dtype)) for images in loader]
         if not outputs:  # more processes than images
-            outputs = [model(part.pixels([0]).to(weight.device, weight.dtype))[:0]]
+            outputs = [call(part.pixels([0]).to(weight.device, weight.dtype))[:0]]
         joined = gather_rows(torch.cat(outputs))
     model.train(training)
     return joined.cpu()

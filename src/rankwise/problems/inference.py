@@ -13,21 +13,20 @@ import torch
 
 from rankwise.data import read_images, read_table
 from rankwise.data.arff import is_multilabel_arff
+from rankwise.data.files import is_letor
 from rankwise.data.image_files import ENDINGS, TARS
-from rankwise.data.letor import is_letor
-from rankwise.data.netflix import is_netflix
+from rankwise.data.interactions import is_netflix
 from rankwise.data.table_files import RawTable, open_table
 from rankwise.data.tables import Table
 from rankwise.data.text_files import find_collection
-from rankwise.problems.kinds import KINDS
-from rankwise.problems.load import BadRecipe, make_problem
+from rankwise.problems.load import KINDS, BadRecipe, make_problem
 from rankwise.problems.problem import Problem
 from rankwise.registry import nearest
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Fact", "Inferred", "infer_problem", "is_data"]
+__all__ = ["LABEL_NAMES", "QUERY_NAMES", "Fact", "Inferred", "find_by_name", "infer_problem"]
 
 LABEL_NAMES = re.compile(r"^(is_)?(label|labels|target|class|outcome|y|relevance|grade|response)$", re.IGNORECASE)
 QUERY_NAMES = re.compile(r"^(qid|query|query_?id|search_?id|srch_id)$", re.IGNORECASE)
@@ -76,12 +75,6 @@ class _Asked:
                 raise BadRecipe(f"--{option}: expected for a table only, got it for {self.path}, read as {kind}")
 
 
-def is_data(name: str | Path) -> bool:
-    """Return whether this is data to learn from rather than a recipe: a file or folder that is not YAML."""
-    path = Path(name)
-    return path.exists() and path.suffix not in (".yaml", ".yml")
-
-
 def infer_problem(
     path: str | Path,
     changes: Sequence[str] = (),
@@ -117,10 +110,11 @@ def infer_problem(
     problem = make_problem(recipe, changes)
     loss = ", ".join([problem.loss.name, *(f"{name} {value}" for name, value in problem.loss.options.items())])
     budget = f"{problem.budget.steps} steps" if problem.budget.steps else f"{problem.budget.epochs} epochs"
+    chosen = "weights are chosen" if problem.evaluation.weights == "best" else "choices are made"
     facts = [
         *facts,
         Fact("loss", loss, "loss=...  (rankwise list losses)"),
-        Fact("metric", f"{', '.join(problem.measured)}; weights are chosen by the first", "metrics=[...]"),
+        Fact("metric", f"{', '.join(problem.measured)}; {chosen} by the first", "metrics=[...]"),
         Fact("budget", budget, "budget.steps=..."),
     ]
     return Inferred(problem, tuple(facts))
@@ -202,8 +196,8 @@ def _table(asked: _Asked) -> _Read:
             f"{named} ({reason}): {positives:,} of {rows:,} rows, {100 * positives / rows:.3g} %",
             "--positive CLASS",
         ),
-        *_columns(table),
-        Fact("model", "a network beside logistic regressions, mixed on validation", "model.regressions=null"),
+        *_columns(table, "80 % to train, in 5 folds for choices, 20 % to test"),
+        Fact("model", "networks beside logistic regressions, mixed out of fold", "model.ensemble=null"),
     ]
 
 
@@ -225,8 +219,8 @@ def _queries(asked: _Asked, raw: RawTable, label: str, why: str, query: str) -> 
     ]
 
 
-def _columns(table: Table) -> list[Fact]:
-    """Return facts about the features of a table, and what is left out."""
+def _columns(table: Table, cut: str = "60 % to train, 20 % for choices, 20 % to test") -> list[Fact]:
+    """Return facts about the features of a table, what is left out, and how the rows are cut."""
     encoding = table.schema.encoding
     kinds = [encoding.kind(name) for name in encoding.names]
     shown = ", ".join(f"{kinds.count(kind)} {kind}" for kind in ("number", "category", "date") if kind in kinds)
@@ -237,8 +231,7 @@ def _columns(table: Table) -> list[Fact]:
         reasons = "; ".join(f"{name} ({reason})" for name, reason in list(table.schema.left_out.items())[:5])
         more = f" and {len(table.schema.left_out) - 5} more" if len(table.schema.left_out) > 5 else ""
         facts.append(Fact("left out", f"{reasons}{more}", "data.features=[...]"))
-    part = f"{len(table.part):,} rows: 60 % to train, 20 % for choices, 20 % to test"
-    return [*facts, Fact("rows", part, "data.validation=FILE  data.test=FILE")]
+    return [*facts, Fact("rows", f"{len(table.part):,} rows: {cut}", "data.validation=FILE  data.test=FILE")]
 
 
 def _find_label(asked: _Asked, raw: RawTable) -> tuple[str, str]:
@@ -248,16 +241,22 @@ def _find_label(asked: _Asked, raw: RawTable) -> tuple[str, str]:
             raise BadRecipe(f"--label: {asked.path} has no column {asked.label!r}{nearest(asked.label, columns)}")
         return asked.label, "as given"
     free = [name for name in columns if name != asked.query]
-    if raw.named and len(called := [name for name in free if LABEL_NAMES.match(name)]) == 1:
-        return called[0], "by its name"
+    if raw.named and (called := find_by_name(free, LABEL_NAMES)) is not None:
+        return called, "by its name"
     binary = [name for name in free if raw.frame[name].drop_nulls().n_unique() == 2]
     if len(binary) == 1:
         return binary[0], "the only column of two values"
     if not raw.named and binary and binary[-1] == free[-1]:
         return binary[-1], "the last column, of two values"
-    candidates = called if raw.named and len(called) > 1 else binary
+    candidates = [name for name in free if raw.named and LABEL_NAMES.match(name)] or binary
     told = f"candidates: {_some(candidates)}" if candidates else f"no column of two values among {_some(columns)}"
     raise BadRecipe(f"--label: expected the column to predict, as {asked.path} leaves it open; {told}")
+
+
+def find_by_name(columns: Sequence[str], names: re.Pattern[str]) -> str | None:
+    """Return the only column with such a name; None if there is none, or several."""
+    called = [name for name in columns if names.match(name)]
+    return called[0] if len(called) == 1 else None
 
 
 def _refuse_classes(raw: RawTable, label: str, counts: pl.DataFrame) -> None:
@@ -342,7 +341,7 @@ def _texts(asked: _Asked) -> _Read:
         Fact("parts", parts, "data.validation=FILE  data.test=FILE"),
         Fact(
             "encoder",
-            "static embeddings, learned from the corpus; a pretrained model is usually better",
+            "static embeddings, learned from the corpus, or a pretrained model",
             "model.encoder=sentence-transformers/all-MiniLM-L6-v2",
         ),
     ]

@@ -1,22 +1,36 @@
-"""Problems from recipes: YAML files, `key=value` changes, and errors that name the key."""
+"""Kinds of problems by name, and problems from recipes: YAML files, `key=value` changes, errors that name the key."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from importlib import import_module
+from importlib.resources import files
 from pathlib import Path
 from types import UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from rankwise.problems.kinds import KINDS, library, problem_class
-from rankwise.problems.problem import Problem
 from rankwise.registry import nearest
-from rankwise.training.options import Options
 
-__all__ = ["About", "BadRecipe", "change_problem", "dump_problem", "load_about", "load_problem", "make_problem"]
+if TYPE_CHECKING:
+    from rankwise.problems.problem import Problem
+
+__all__ = [
+    "KINDS",
+    "About",
+    "BadRecipe",
+    "change_problem",
+    "dump_problem",
+    "is_data",
+    "library",
+    "load_about",
+    "load_problem",
+    "make_problem",
+    "problem_class",
+]
 
 _LIMITS = {
     "greater_than_equal": ("at least", "ge"),
@@ -34,17 +48,28 @@ _TYPES = {
 }
 # Far more than any recipe says: what is larger was made to fill the memory, or is not a recipe.
 _MOST_BYTES, _MOST_VALUES, _DEEPEST = 1 << 20, 10_000, 50
-
-
 # Top-level keys of recipes that were renamed since 0.1.
 _RENAMED = {"place": "device"}
+# Module and class of each kind, in the order of listings.
+KINDS = {
+    "tabular": ("tabular", "Tabular"),
+    "ltr": ("ltr", "SearchRanking"),
+    "text-search": ("text_search", "TextSearch"),
+    "pap": ("pap", "Bipartite"),
+    "retrieval": ("retrieval", "Retrieval"),
+    "recsys": ("recsys", "Recommendation"),
+    "multilabel": ("multilabel", "MultiLabel"),
+    "image-retrieval": ("image_retrieval", "ImageRetrieval"),
+    "longtail": ("longtail", "LongTail"),
+    "detection": ("detection", "Detection"),
+}
 
 
 class BadRecipe(ValueError):
     """A recipe that cannot be run; the message names the key, what was expected and what came."""
 
 
-class About(Options):
+class About(BaseModel, extra="forbid", frozen=True):
     """Facts about a recipe, its key `about`: nothing in the training depends on them.
 
     Attributes:
@@ -113,6 +138,12 @@ def _read(name: str | Path) -> object:
     else:
         raise BadRecipe(f"recipe: no file and no recipe called {str(name)!r}{nearest(str(name), known)}")
     return _parse(str(name), text)
+
+
+def is_data(name: str | Path) -> bool:
+    """Return whether this is data to learn from rather than a recipe: a file or folder that is not YAML."""
+    path = Path(name)
+    return path.exists() and path.suffix not in (".yaml", ".yml")
 
 
 def make_problem(content: object, changes: Sequence[str] = ()) -> Problem[Any, Any]:
@@ -286,3 +317,17 @@ def _kind(value: object) -> str:
 def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def problem_class(kind: str) -> type[Problem[Any, Any]]:
+    """Return the class of a kind of problem."""
+    module, name = KINDS[kind]
+    chosen: type[Problem[Any, Any]] = getattr(import_module(f"rankwise.problems.{module}"), name)
+    return chosen
+
+
+def library() -> dict[str, str]:
+    """Return the recipes that come with the program: their text by name."""
+    folder = files("rankwise.problems").joinpath("library")
+    recipes = (entry for entry in folder.iterdir() if entry.name.endswith(".yaml"))
+    return {entry.name.removesuffix(".yaml"): entry.read_text(encoding="utf-8") for entry in sorted(recipes, key=str)}

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 from rankwise.data import Batch, ImagePart, ImageSchema, Split, cut_images, imbalanced
 from rankwise.losses import data_prior
 from rankwise.metrics import Evaluation, evaluate, multiclass_auc
-from rankwise.metrics.multiclass import MULTICLASS_AUC
+from rankwise.metrics.areas import MULTICLASS_AUC
 from rankwise.models.mixing import fit_sigmoid
 from rankwise.problems.images import (
     Augmentation,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 from torch import Tensor, nn
@@ -13,15 +12,12 @@ from torch.utils.data import DataLoader
 
 from rankwise.data import Batch, Part, Split, TableSchema
 from rankwise.losses import LOSSES, ListLoss, ListStatistics, list_prior
-from rankwise.metrics import evaluate_grades
-from rankwise.models import ContextAwareRanker, MLPScorer, ScaledRanker, fit_scaling, scaled
-from rankwise.models.mixing import fit_sigmoid
-from rankwise.problems.batches import batches_of, predict_all, predict_lists
-from rankwise.problems.inspection import Inspection, inspect_items
-from rankwise.problems.problem import LossChoice, Names, Problem, Sources, batch_size
-from rankwise.problems.queries import QueryOptions, cut_lists, list_ids, probe_lists, read_lists
+from rankwise.metrics import Evaluation, evaluate_grades
+from rankwise.models import ContextAwareRanker, MLPScorer, ScaledRanker, scaled
+from rankwise.problems.batches import batches_of, predict_lists
+from rankwise.problems.problem import LossChoice, Names, Sources, WarmUp, batch_size
+from rankwise.problems.queries import ListProblem, QueryOptions, cut_lists, list_ids, read_lists
 from rankwise.problems.tabular import MLPOptions
-from rankwise.problems.warm_up import WarmUp
 from rankwise.samplers import QueryBatchSampler
 from rankwise.training import Outputs
 from rankwise.training.options import Count, Options
@@ -50,7 +46,7 @@ class QueryBatches(Options):
     longest: Count | None = None
 
 
-class SearchRanking(Problem[TableSchema, Part]):
+class SearchRanking(ListProblem):
     """Rank the rows of each query by relevance; labels are grades of 0 or more, above 0 is relevant.
 
     Batches hold complete lists, or some rows of each list: then a loss that takes statistics knows the sizes and ideal
@@ -68,8 +64,8 @@ class SearchRanking(Problem[TableSchema, Part]):
 
     kind: ClassVar[str] = "ltr"
     summary: ClassVar[str] = "documents of queries, graded: rank the relevant ones first"
-    outputs: ClassVar[Literal["scores", "vectors", "boxes"]] = "scores"
-    schema_type: ClassVar[type[Any]] = TableSchema
+    list_word: ClassVar[str] = "query"
+    item_word: ClassVar[str] = "document"
 
     data: QueryOptions = QueryOptions()
     model: RankerOptions = RankerOptions()
@@ -109,9 +105,6 @@ class SearchRanking(Problem[TableSchema, Part]):
             return ScaledRanker(ContextAwareRanker(width), width, options.scaling, fill_missing=fill)
         scorer = MLPScorer(width, hidden=options.hidden, dropout=options.dropout)
         return scaled(scorer, width, options.scaling, fill_missing=fill)
-
-    def fit_model(self, model: nn.Module, train: Part) -> None:
-        fit_scaling(model, train.features)
 
     def build_loss(self, schema: TableSchema, train: Part, *, steps: int) -> nn.Module:
         if LOSSES.get(self.loss.name).labels == "binary" and bool((train.labels > 1).any()):
@@ -161,31 +154,10 @@ class SearchRanking(Problem[TableSchema, Part]):
         """Return the scores (N,) of the rows of a part."""
         if self.model.name == "context-aware":
             return predict_lists(model, part.features, list_ids(part))
-        return predict_all(model, part.features)
+        return super().predict(model, part)
 
-    def inspect(
-        self, model: nn.Module, part: Part, *, bootstrap: int = 0, calibration: Mapping[str, Any] | None = None
-    ) -> Inspection:
-        scores = self.predict(model, part)
-        result = evaluate_grades(scores, part.labels, self.measured, query_ids=list_ids(part), bootstrap=bootstrap)
-        return inspect_items(
-            result,
-            scores,
-            part.labels,
-            part.query_ids,
-            list_word="query",
-            item_word="document",
-            curve="position",
-            query_names=part.query_names,
-            row_name=part.row_name,
-        )
-
-    def calibrate(self, model: nn.Module, validation: Part) -> dict[str, Any]:
-        """Return the sigmoid that turns scores into probabilities of a positive label."""
-        return {"sigmoid": fit_sigmoid(self.predict(model, validation), validation.labels > 0)}
-
-    def probe_batch(self, train: Part) -> Batch:
-        return probe_lists(train)
+    def judge(self, scores: Tensor, part: Part, bootstrap: int) -> Evaluation:
+        return evaluate_grades(scores, part.labels, self.measured, query_ids=list_ids(part), bootstrap=bootstrap)
 
     def _create(self, choice: LossChoice, train: Part) -> ListLoss:
         sampled = self.batches.relevant is not None or self.batches.irrelevant is not None

@@ -17,11 +17,10 @@ from rankwise.losses import ListStatistics
 from rankwise.metrics import evaluate
 from rankwise.models import XMLCNN, BagOfWordsScorer, Blend, Ridge
 from rankwise.models.mixing import fit_sigmoid
-from rankwise.problems.batches import batches_of
+from rankwise.problems.batches import JudgedRows, batches_of, evaluate_rows, predict_rows, show_rows
 from rankwise.problems.blending import choose_blend, judged_rows
 from rankwise.problems.inspection import Inspection, SeenLists, spread_over
 from rankwise.problems.problem import Batches, DataOptions, LossChoice, Names, Problem, Settings, Sources, batch_size
-from rankwise.problems.rows import JudgedRows, evaluate_rows, predict_rows, show_rows
 from rankwise.samplers import ShuffledBatchSampler
 from rankwise.training import Budget, OptimiserOptions, Outputs
 from rankwise.training.options import Count, NotNegative, Options, Positive

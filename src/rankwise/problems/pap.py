@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 from torch import Tensor, nn
@@ -12,13 +11,11 @@ from torch.utils.data import DataLoader
 from rankwise.data import Batch, Part, Split, TableSchema, read_rated_films
 from rankwise.data.rated_films import is_rated_films
 from rankwise.losses import list_prior
-from rankwise.metrics import evaluate
-from rankwise.models import MLPScorer, fit_scaling, scaled
-from rankwise.models.mixing import fit_sigmoid
-from rankwise.problems.batches import batches_of, predict_all
-from rankwise.problems.inspection import Inspection, inspect_items
-from rankwise.problems.problem import LossChoice, Problem, Sources, batch_size
-from rankwise.problems.queries import QueryOptions, cut_lists, list_ids, probe_lists, read_lists
+from rankwise.metrics import Evaluation, evaluate
+from rankwise.models import MLPScorer, scaled
+from rankwise.problems.batches import batches_of
+from rankwise.problems.problem import LossChoice, Sources, batch_size
+from rankwise.problems.queries import ListProblem, QueryOptions, cut_lists, list_ids, read_lists
 from rankwise.problems.tabular import MLPOptions
 from rankwise.samplers import ClassBatchSampler
 from rankwise.training import Outputs
@@ -46,7 +43,7 @@ class UserBatches(Options):
     items: Annotated[int, Field(ge=2)] | None = None
 
 
-class Bipartite(Problem[TableSchema, Part]):
+class Bipartite(ListProblem):
     """Rank the items of every user, the liked ones (label 1) first; the user of a row is its query.
 
     A loss that takes `k` gets that of the metric, unless its options say otherwise.
@@ -63,8 +60,8 @@ class Bipartite(Problem[TableSchema, Part]):
 
     kind: ClassVar[str] = "pap"
     summary: ClassVar[str] = "items of users, liked or not: the liked ones among the first k"
-    outputs: ClassVar[Literal["scores", "vectors", "boxes"]] = "scores"
-    schema_type: ClassVar[type[Any]] = TableSchema
+    list_word: ClassVar[str] = "user"
+    item_word: ClassVar[str] = "item"
 
     k: Count = 8
     data: UserOptions = UserOptions()
@@ -95,9 +92,6 @@ class Bipartite(Problem[TableSchema, Part]):
         scorer = MLPScorer(width, hidden=self.model.hidden)
         return scaled(scorer, width, self.model.scaling, fill_missing=schema.fill_missing)
 
-    def fit_model(self, model: nn.Module, train: Part) -> None:
-        fit_scaling(model, train.features)
-
     def build_loss(self, schema: TableSchema, train: Part, *, steps: int) -> nn.Module:
         defaults = {"k": self.k} if self.loss.takes("k") else {}
         loss: nn.Module = self.loss.create(data_prior=lambda: list_prior(train.labels, list_ids(train)), **defaults)
@@ -121,30 +115,5 @@ class Bipartite(Problem[TableSchema, Part]):
         value: Tensor = loss(model(batch.features), batch.labels, query_ids=batch.query_ids, previous_scores=before)
         return value
 
-    def predict(self, model: nn.Module, part: Part) -> Tensor:
-        """Return the scores (N,) of the rows of a part."""
-        return predict_all(model, part.features)
-
-    def inspect(
-        self, model: nn.Module, part: Part, *, bootstrap: int = 0, calibration: Mapping[str, Any] | None = None
-    ) -> Inspection:
-        scores = self.predict(model, part)
-        result = evaluate(scores, part.labels, self.measured, query_ids=list_ids(part), bootstrap=bootstrap)
-        return inspect_items(
-            result,
-            scores,
-            part.labels,
-            part.query_ids,
-            list_word="user",
-            item_word="item",
-            curve="position",
-            query_names=part.query_names,
-            row_name=part.row_name,
-        )
-
-    def calibrate(self, model: nn.Module, validation: Part) -> dict[str, Any]:
-        """Return the sigmoid that turns scores into probabilities of a positive label."""
-        return {"sigmoid": fit_sigmoid(self.predict(model, validation), validation.labels > 0)}
-
-    def probe_batch(self, train: Part) -> Batch:
-        return probe_lists(train)
+    def judge(self, scores: Tensor, part: Part, bootstrap: int) -> Evaluation:
+        return evaluate(scores, part.labels, self.measured, query_ids=list_ids(part), bootstrap=bootstrap)

@@ -7,7 +7,16 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
@@ -16,8 +25,11 @@ from typing_extensions import Self
 
 from rankwise.data import Batch, Schema, Split
 from rankwise.data.expectations import HELD_OUT_SHARE
-from rankwise.losses import LOSSES, Prior, create_loss
+from rankwise.data.files import address_of
+from rankwise.data.remote import local_copy
+from rankwise.losses import LOSSES, ListLoss, Prior, SwitchLoss, create_loss
 from rankwise.metrics import BoxTable, Evaluation, create_metric
+from rankwise.models import reset_last_layer
 from rankwise.problems.inspection import Inspection
 from rankwise.training import (
     AverageOptions,
@@ -30,7 +42,7 @@ from rankwise.training import (
     Outputs,
     ScheduleOptions,
 )
-from rankwise.training.options import Count, Options
+from rankwise.training.options import Count, Options, Positive
 
 __all__ = [
     "Batches",
@@ -42,6 +54,7 @@ __all__ = [
     "Settings",
     "SourceOptions",
     "Sources",
+    "WarmUp",
     "batch_size",
 ]
 
@@ -50,7 +63,6 @@ Sources = Mapping[str, Any]
 Settings = dict[str, Any]
 # Computes the prior that `prior: data` means.
 DataPrior = Callable[[], float | Prior]
-
 S = TypeVar("S", bound=Schema)
 P = TypeVar("P")
 
@@ -68,7 +80,8 @@ FileOrShare = Annotated[float | Path, BeforeValidator(_file_or_share)]
 
 
 class SourceOptions(Options):
-    """Training data; a subclass says where validation and test data come from."""
+    """Training data; a subclass says where validation and test data come from. All may be at remote addresses such as
+    `s3://bucket/clicks/`, which are copied to `cache` once."""
 
     train: Path | None = None
 
@@ -81,7 +94,15 @@ class SourceOptions(Options):
             raise ValueError(
                 "data.train: missing; give it in the recipe or on the command line as data.train=..., or pass train="
             )
-        return sources
+        return {name: self.local(source) for name, source in sources.items()}
+
+    def local(self, source: Any) -> Any:
+        """Return a source, or the local copy of one at a remote address."""
+        return source if address_of(source) is None else local_copy(source, getattr(self, "cache", None))
+
+    @model_serializer(mode="wrap")
+    def _with_addresses(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: address_of(value) or value for name, value in plain(self).items()}
 
 
 class DataOptions(SourceOptions):
@@ -213,6 +234,11 @@ class Problem(Options, ABC, Generic[S, P]):
         """Return whether all items of a list in a batch are on one rank, always the same for a loss with state."""
         return False
 
+    @property
+    def tables_shard(self) -> bool:
+        """Return whether the model has tables whose rows may be spread over processes."""
+        return False
+
     metrics: tuple[str, ...]
     loss: LossChoice
     optimiser: OptimiserOptions = OptimiserOptions()
@@ -241,6 +267,20 @@ class Problem(Options, ABC, Generic[S, P]):
             raise ValueError(f"expected different numbers, got {list(seeds)}")
         return seeds
 
+    @model_validator(mode="after")
+    def _tables_that_shard(self) -> Self:
+        if self.device.tables == "sharded":
+            if not self.tables_shard:
+                raise ValueError(
+                    'device.tables: expected "whole" for a model without tables of users and items that can be sharded '
+                    '(only recsys with model.name=matrix-factorisation has them), got "sharded"'
+                )
+            if self.gradient.rows_at_once is not None or self.gradient.previous_weights:
+                raise ValueError(
+                    "gradient: expected no rows_at_once and no previous_weights with device.tables=sharded"
+                )
+        return self
+
     @property
     def measured(self) -> tuple[str, ...]:
         """Return the metrics by name; choices are made by the first."""
@@ -254,6 +294,13 @@ class Problem(Options, ABC, Generic[S, P]):
     def changed(self, **groups: Any) -> Any:
         """Return the problem with other options, checked: `problem.changed(loss="focal", budget={"steps": 50})`."""
         return type(self).model_validate({**dict(self), **groups})
+
+    def with_whole_tables(self) -> Self:
+        """Return the problem with tables that every process holds whole."""
+        if self.device.tables == "whole":
+            return self
+        whole: Self = self.changed(device=self.device.model_copy(update={"tables": "whole"}))
+        return whole
 
     def files(self) -> Iterator[Path]:
         """Yield the files that a run reads; a cache only repeats them."""
@@ -360,3 +407,40 @@ class Problem(Options, ABC, Generic[S, P]):
     def calibrate(self, model: nn.Module, validation: P) -> dict[str, Any]:
         """Return plain values that turn outputs into decisions, learned on the validation part and saved in the run."""
         return {}
+
+
+class WarmUp(Options):
+    """Start with another `loss` for so many `steps`, at a `learning_rate` of its own if given; `reset_last_layer` draws
+    the last layer anew after them."""
+
+    loss: str = "listwise-cross-entropy"
+    steps: Count
+    learning_rate: Positive | None = None
+    reset_last_layer: bool = False
+
+    @field_validator("loss")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        return LossChoice.of(name).name
+
+    def check_budget(self, budget: Budget) -> None:
+        """Refuse a warm-up that leaves no step to the loss itself."""
+        if budget.steps is not None and self.steps >= budget.steps:
+            raise ValueError(f"expected a warm_up shorter than the {budget.steps} steps of the budget")
+
+    def wrap_loss(self, loss: ListLoss, create: Callable[[LossChoice], ListLoss]) -> SwitchLoss:
+        """Return the loss with the loss of the warm-up before it; `create` makes that one."""
+        return SwitchLoss(create(LossChoice.of(self.loss)), loss, after=self.steps)
+
+    def finish(self, model: nn.Module, loss: nn.Module) -> None:
+        """Draw the last layer anew if this is the first step after the warm-up; called before the forward pass."""
+        if self.reset_last_layer and loss.training and isinstance(loss, SwitchLoss) and loss.steps == loss.after:
+            reset_last_layer(model)
+
+    def build_schedule(
+        self, schedule: ScheduleOptions, options: OptimiserOptions, optimiser: Optimizer, steps: int
+    ) -> LRScheduler:
+        """Return the schedule of a run, with the learning rate of the warm-up in its first steps."""
+        if self.learning_rate is None:
+            return schedule.build(optimiser, steps)
+        return schedule.build(optimiser, steps, first=(self.steps, self.learning_rate / options.learning_rate))

@@ -1,19 +1,25 @@
-"""Targets in lists: the rows of each query are ranked among themselves."""
+"""Targets in lists: the rows of each query are ranked among themselves, by a score of each row."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from rankwise.data import Batch, Part, Split, TableSchema, cut_by_query, cut_within_queries, read_table
-from rankwise.problems.inspection import spread_over
-from rankwise.problems.problem import DataOptions, Sources
+from rankwise.metrics import Evaluation
+from rankwise.models import fit_scaling
+from rankwise.models.mixing import fit_sigmoid
+from rankwise.problems.batches import predict_all
+from rankwise.problems.inspection import Inspection, inspect_items, spread_over
+from rankwise.problems.problem import DataOptions, Problem, Sources
 from rankwise.training.options import Count
 
-__all__ = ["QueryOptions", "cut_lists", "list_ids", "probe_lists", "read_lists"]
+__all__ = ["ListProblem", "QueryOptions", "cut_lists", "list_ids", "read_lists"]
 
 # Rows of complete lists on which running estimates are compared with exact values.
 PROBED_ROWS = 4096
@@ -36,6 +42,54 @@ class QueryOptions(DataOptions):
     missing: Literal["auto", "error", "median"] = "auto"
     header: Literal["auto", "yes", "no"] = "auto"
     cache: Path | None = None
+
+
+class ListProblem(Problem[TableSchema, Part]):
+    """Base of the kinds that score the rows of lists, each called `list_word`; a row is called `item_word`."""
+
+    outputs: ClassVar[Literal["scores", "vectors", "boxes"]] = "scores"
+    schema_type: ClassVar[type[Any]] = TableSchema
+    list_word: ClassVar[str]
+    item_word: ClassVar[str]
+
+    @abstractmethod
+    def judge(self, scores: Tensor, part: Part, bootstrap: int) -> Evaluation:
+        """Return the metrics of the scores (N,) of the rows of a part."""
+
+    def fit_model(self, model: nn.Module, train: Part) -> None:
+        fit_scaling(model, train.features)
+
+    def predict(self, model: nn.Module, part: Part) -> Tensor:
+        """Return the scores (N,) of the rows of a part."""
+        return predict_all(model, part.features)
+
+    def inspect(
+        self, model: nn.Module, part: Part, *, bootstrap: int = 0, calibration: Mapping[str, Any] | None = None
+    ) -> Inspection:
+        scores = self.predict(model, part)
+        return inspect_items(
+            self.judge(scores, part, bootstrap),
+            scores,
+            part.labels,
+            part.query_ids,
+            list_word=self.list_word,
+            item_word=self.item_word,
+            curve="position",
+            query_names=part.query_names,
+            row_name=part.row_name,
+        )
+
+    def calibrate(self, model: nn.Module, validation: Part) -> dict[str, Any]:
+        """Return the sigmoid that turns scores into probabilities of a positive label."""
+        return {"sigmoid": fit_sigmoid(self.predict(model, validation), validation.labels > 0)}
+
+    def probe_batch(self, train: Part) -> Batch:
+        """Return complete lists, evenly spread, of about 4,096 rows in all."""
+        query_ids = list_ids(train)
+        ids, counts = query_ids.unique(return_counts=True)
+        wanted = max(1, PROBED_ROWS // max(1, int(counts.double().mean())))
+        rows = torch.isin(query_ids, ids[spread_over(len(ids), wanted)]).nonzero().squeeze(1)
+        return train.__getitems__(rows.tolist())
 
 
 def read_lists(data: QueryOptions, sources: Sources) -> tuple[TableSchema, Split[Part]]:
@@ -78,12 +132,3 @@ def list_ids(part: Part) -> Tensor:
     if part.query_ids is None:
         raise ValueError("data: expected query_ids, the list each row belongs to, got a part without")
     return part.query_ids
-
-
-def probe_lists(part: Part) -> Batch:
-    """Return complete lists, evenly spread, of about 4,096 rows in all."""
-    query_ids = list_ids(part)
-    ids, counts = query_ids.unique(return_counts=True)
-    wanted = max(1, PROBED_ROWS // max(1, int(counts.double().mean())))
-    rows = torch.isin(query_ids, ids[spread_over(len(ids), wanted)]).nonzero().squeeze(1)
-    return part.__getitems__(rows.tolist())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
@@ -29,11 +29,12 @@ from rankwise.data import (
     leave_one_out,
     number_like,
 )
+from rankwise.distributed import world_size
 from rankwise.estimators.groups import counts_prior
 from rankwise.losses import ListLoss, ListStatistics
 from rankwise.metrics import Evaluation, Metric
 from rankwise.models import EASE, Blend, ItemItemScorer, MatrixFactorisation, NeuMF
-from rankwise.problems.batches import batches_of
+from rankwise.problems.batches import JudgedRows, batches_of, evaluate_rows, predict_rows, show_rows
 from rankwise.problems.blending import choose_blend, judged_rows
 from rankwise.problems.inspection import Inspection, spread_over
 from rankwise.problems.problem import (
@@ -44,10 +45,9 @@ from rankwise.problems.problem import (
     Settings,
     SourceOptions,
     Sources,
+    WarmUp,
     batch_size,
 )
-from rankwise.problems.rows import JudgedRows, evaluate_rows, predict_rows, show_rows
-from rankwise.problems.warm_up import WarmUp
 from rankwise.samplers import SeededBatchSampler, ShuffledBatchSampler
 from rankwise.samplers.queries import HistoryBatchSampler
 from rankwise.training import Budget, EvaluationOptions, OptimiserOptions, Outputs, ScheduleOptions
@@ -55,8 +55,8 @@ from rankwise.training.options import Count, NotNegative, Options, Positive, Sha
 
 __all__ = ["InteractionOptions", "Recommendation"]
 
-# Users on whose complete lists running estimates are compared with exact values.
-PROBED_USERS = 24
+# Users on whose complete lists running estimates are compared with exact values, and the most items of all of them.
+PROBED_USERS, PROBED_ITEMS = 24, 1 << 23
 # Scores of EASE differ by less than 1, the margin of the losses, and "item-item" divides them by the root of the length
 # of the history: 10 for a hundred items. Twice that was as large as a factor that was learned.
 EASE_SCALE = 20.0
@@ -71,7 +71,8 @@ class InteractionOptions(SourceOptions):
     share of the pairs that are left (0.1); or `leave_one_out` says by what ("time" or "random") each user's last pair
     is cut for the test and the one before for validation. `user`, `item` and `time` are columns of a table, by name or
     position. Users with fewer than `least` pairs in `train` are left out. `save_histories`: keep the pairs of `train`
-    in the run, so that it knows without the training data what its users chose.
+    in the run, so that it knows without the training data what its users chose. `cache`: a folder for the columns and
+    pairs of tables, which are mapped from there and take no memory.
     """
 
     test: FileOrShare | None = None
@@ -83,6 +84,7 @@ class InteractionOptions(SourceOptions):
     least: Count = 1
     header: Literal["auto", "yes", "no"] = "auto"
     save_histories: bool = True
+    cache: Path | None = None
 
     @model_validator(mode="after")
     def _one_way_to_cut(self) -> InteractionOptions:
@@ -224,6 +226,10 @@ class Recommendation(Problem[InteractionSchema, InteractionPart]):
         return True
 
     @property
+    def tables_shard(self) -> bool:
+        return self.model.name == "matrix-factorisation"
+
+    @property
     def _by_history(self) -> bool:
         return self.model.name in ("blend", "item-item")
 
@@ -235,10 +241,10 @@ class Recommendation(Problem[InteractionSchema, InteractionPart]):
         if "validation" in given and data.leave_one_out is not None:
             raise ValueError("data: expected no validation data with leave_one_out, which takes one pair of each user")
         pairs, schema = learn_interactions(
-            given["train"], user=data.user, item=data.item, time=data.time, header=data.header
+            given["train"], user=data.user, item=data.item, time=data.time, header=data.header, cache=data.cache
         )
         train = active_users(pairs, data.least)
-        others = {name: schema.pairs(given[name]) for name in ("validation", "test") if name in given}
+        others = {name: schema.pairs(given[name], cache=data.cache) for name in ("validation", "test") if name in given}
         items = tuple(dict.fromkeys(name for each in (train, *others.values()) for name in each.item_names))
         train = number_like(train, train.user_names, items)
         users = train.user_names
@@ -280,7 +286,8 @@ class Recommendation(Problem[InteractionSchema, InteractionPart]):
         if options.name == "neumf":
             hidden = (128, 64, 32) if options.hidden is None else options.hidden
             return _ByUser(NeuMF(users, items, dimensions=options.dimensions, hidden=hidden))
-        return _ByUser(MatrixFactorisation(users, items, dimensions=options.dimensions))
+        sharded = self.device.tables == "sharded" and world_size() > 1
+        return _ByUser(MatrixFactorisation(users, items, dimensions=options.dimensions, sharded=sharded))
 
     def fit_model(self, model: nn.Module, train: InteractionPart) -> None:
         if isinstance(model, ItemItemScorer) and model.base is not None and self.model.ease is not None:
@@ -388,7 +395,7 @@ class Recommendation(Problem[InteractionSchema, InteractionPart]):
     def probe_batch(self, train: InteractionPart) -> Batch:
         known, width = train.known, train.known.width
         users = _with_history(known)
-        users = users[spread_over(len(users), PROBED_USERS)]
+        users = users[spread_over(len(users), min(PROBED_USERS, max(1, PROBED_ITEMS // width)))]
         if self.batches.relevant is None:
             lists = _WholeLists(known, users, by_history=self._by_history)
             return lists.__getitems__(range(len(users)))
@@ -439,12 +446,9 @@ class Recommendation(Problem[InteractionSchema, InteractionPart]):
         """Return a loss; where batches hold samples of the lists, it gets the sizes of the whole lists."""
         options = {}
         if self.batches.relevant is not None and loss.takes("statistics"):
-            users = train.known.rows
-            options["statistics"] = ListStatistics(torch.ones_like(users), users, size=train.known.width)
+            options["statistics"] = ListStatistics.of_counts(train.known.starts.diff(), size=train.known.width)
         created: ListLoss = loss.create(
-            data_prior=lambda: counts_prior(
-                torch.bincount(train.known.rows, minlength=len(train.known)), train.known.width
-            ),
+            data_prior=lambda: counts_prior(train.known.starts.diff(), train.known.width),
             **options,
         )
         return created
@@ -519,7 +523,7 @@ class _WholeLists(Dataset[Batch]):
         return self.__getitems__([index])
 
     def __getitems__(self, indices: Sequence[int]) -> Batch:
-        users = self.users[torch.as_tensor(indices)]
+        users = self.users[torch.as_tensor(indices, dtype=torch.int64)]
         history = self.known.dense(users)
         return Batch(history if self.by_history else users, history, users, users)
 
@@ -537,15 +541,10 @@ class _Pairs(Dataset[Batch]):
         return self.__getitems__([index])
 
     def __getitems__(self, indices: Sequence[int]) -> Batch:
-        pairs = torch.as_tensor(indices)
+        pairs = torch.as_tensor(indices, dtype=torch.int64)
         users, items = pairs // self.known.width, pairs % self.known.width
-        index = torch.searchsorted(self._chosen, pairs).clamp_max(len(self._chosen) - 1)
-        labels = (self._chosen[index] == pairs).long()
+        labels = self.known.contains(users, items).long()
         return Batch(torch.stack([users, items], 1), labels, items, users)
-
-    @cached_property
-    def _chosen(self) -> Tensor:
-        return self.known.rows * self.known.width + self.known.columns
 
 
 def _with_history(known: SparseRows) -> Tensor:

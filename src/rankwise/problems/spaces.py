@@ -70,7 +70,7 @@ _DECAY = {"adamw": Range(1e-4, 1.0), "sgd": Range(1e-6, 1e-2)}
 _HIDDEN = Choice(([64], [256], [64, 64], [256, 256]))
 # Sizes of batches are not among them: how large they may be depends on the data.
 _KINDS: dict[str, dict[str, Space]] = {
-    "tabular": {"model.hidden": _HIDDEN, "model.regressions.regularisation": Range(0.3, 30.0)},
+    "tabular": {"model.hidden": _HIDDEN, "model.ensemble.regularisation": Range(0.3, 30.0)},
     "ltr": {"model.hidden": _HIDDEN, "model.dropout": Range(0.0, 0.5, "linear")},
     "text-search": {"model.scale": Range(5.0, 50.0)},
     "pap": {"model.hidden": Choice(([], [64], [64, 64]))},
@@ -101,7 +101,10 @@ _LOSSES: dict[str, dict[str, Space]] = {
 }
 # Data are read and cut once for all trials, and all are evaluated alike.
 _FIXED = ("task", "data", "metrics", "seeds", "evaluation", "refit", "device", "logs", "checkpoints")
-_READ_WITH = {"text-search": ("model.encoder", "model.dimensions", "model.k1", "model.b")}
+_READ_WITH = {
+    "tabular": ("model.ensemble.folds",),
+    "text-search": ("model.encoder", "model.dimensions", "model.k1", "model.b"),
+}
 
 
 def default_spaces(problem: Problem[Any, Any]) -> dict[str, Space]:
@@ -109,10 +112,10 @@ def default_spaces(problem: Problem[Any, Any]) -> dict[str, Space]:
 
     Example:
         >>> from rankwise.problems import Tabular
-        >>> for key, space in default_spaces(Tabular(loss="cross-entropy", model={"regressions": None})).items():
+        >>> for key, space in default_spaces(Tabular(loss="cross-entropy", model={"ensemble": None})).items():
         ...     print(key, space)
-        optimiser.learning_rate log:0.0001:0.01
-        optimiser.weight_decay log:0.0001:1
+        optimiser.learning_rate log:0.001:0.1
+        optimiser.weight_decay log:0.01:1
         model.hidden choice:[[64], [256], [64, 64], [256, 256]]
     """
     optimiser = problem.optimiser
@@ -192,7 +195,7 @@ def option_of(problem: Problem[Any, Any], key: str) -> Any:
     Example:
         >>> from rankwise.problems import Tabular
         >>> option_of(Tabular(), "optimiser.learning_rate"), option_of(Tabular(loss="focal"), "loss.gamma")
-        (0.001, 2.0)
+        (0.01, 2.0)
     """
     value: Any = problem.model_dump(mode="json")
     for name in key.split("."):

@@ -5,37 +5,42 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits
 from torch.utils.data import DataLoader
 
-from rankwise.data import Batch, Part, Split, TableSchema, cut_stratified, read_table
+from rankwise.data import Batch, Part, Split, TableSchema, cut_stratified, put_in_folds, read_table
 from rankwise.data.mapped import FeatureRows
 from rankwise.losses import LOSSES, data_prior
 from rankwise.metrics import average_precision, evaluate
 from rankwise.models import MLPScorer, StackedScorer, fit_scaling, scaled
 from rankwise.models.mixing import fit_mix, fit_sigmoid
+from rankwise.models.stacked import out_of_fold, scale_of
 from rankwise.problems.batches import ROWS_AT_ONCE, batches_of, predict_all, shuffled_batches
 from rankwise.problems.inspection import Inspection, inspect_items, spread_over
 from rankwise.problems.problem import Batches, DataOptions, LossChoice, Names, Problem, Settings, Sources, batch_size
 from rankwise.samplers import BinaryBatchSampler
-from rankwise.training import Outputs
-from rankwise.training.options import Count, Options, Positive
+from rankwise.training import Budget, EvaluationOptions, OptimiserOptions, Outputs
+from rankwise.training.options import Count, NotNegative, Options, Positive
 
 __all__ = ["MLPOptions", "TableOptions", "Tabular", "check_both_kinds", "cut_rows", "probe_both_kinds", "read_tables"]
 
 
 class TableOptions(DataOptions):
-    """Tables: CSV, TSV, Parquet, Arrow or npz files. `validation` and `test` are files too, or shares of the rows of
-    `train`.
+    """Tables: CSV, TSV, Parquet, Arrow or npz files, or folders of Parquet files. `validation` and `test` are files
+    too, or shares of the rows of `train`.
 
     `label`: name or position of the label column. `positive`: name of the positive class. `features`: names of the
     columns to use, by default all but `drop` and those that tell nothing (constants, ids). Text is read as categories
     or dates; `categories` names columns of whole numbers that are categories, too. `missing`: "auto" fills missing
     cells with the median of the training part and tells the model which they were, "median" only fills them, "error"
-    refuses them.
+    refuses them. `cache`: a folder for the columns and features of the files, which are mapped from there and take no
+    memory.
     """
 
     label: str | int = -1
@@ -45,6 +50,7 @@ class TableOptions(DataOptions):
     categories: tuple[str, ...] = ()
     missing: Literal["auto", "error", "median"] = "auto"
     header: Literal["auto", "yes", "no"] = "auto"
+    cache: Path | None = None
 
 
 class MLPOptions(Options):
@@ -54,27 +60,44 @@ class MLPOptions(Options):
     scaling: Literal["standard", "log", "none"] = "standard"
 
 
-class RegressionOptions(Options):
-    """Logistic regressions beside the network: of the scaled features, and of `bins` ramps between the quantiles of
-    each, plain and with both classes of equal weight. Their squared weights cost `regularisation` / 2. There are none
-    above `most` ramps in all."""
+class EnsembleOptions(Options):
+    """Cut the rows into `folds` and train one member without each fold. A member has two networks, one trained with the
+    loss and one with cross entropy, and three logistic regressions: of the scaled features, of `bins` ramps between the
+    quantiles of each feature, and of these ramps with both classes of equal weight. The squared weights of a regression
+    cost `regularisation` / 2. With more than `most` ramps in all, one network is trained alone."""
 
+    folds: Annotated[int, Field(ge=2)] = 5
     regularisation: Positive = 3.0
     bins: Count = 8
     most: Count = 4096
 
 
 class StackOptions(MLPOptions):
-    """A fully connected network, and regressions beside it; the validation part decides how much each counts.
-    `regressions: null` leaves the network alone."""
+    """Fully connected networks, and regressions beside them; the scores of rows by members that did not learn from them
+    decide how much each counts. `ensemble: null` trains one network alone."""
 
-    regressions: RegressionOptions | None = RegressionOptions()
+    ensemble: EnsembleOptions | None = EnsembleOptions()
+
+
+class TabularOptimiser(OptimiserOptions):
+    """AdamW, or SGD with momentum."""
+
+    learning_rate: Positive = 1e-2
+    weight_decay: NotNegative = 0.1
+
+
+class TabularEvaluation(EvaluationOptions):
+    """See `EvaluationOptions`."""
+
+    every: Count | None = 20
 
 
 class TabularBatches(Batches):
-    """Batches of `size` rows (256, or all if there are fewer), with so many `positives`; left out, they are random."""
+    """Batches of `size` rows (256, or all if there are fewer), with so many `positives`: by default in proportion to
+    the square roots of the sizes of both classes, so that the rarer one is seen more often; "random" draws rows without
+    regard to their class."""
 
-    positives: Count | None = None
+    positives: Count | Literal["random"] | None = None
 
 
 class Tabular(Problem[TableSchema, Part]):
@@ -97,6 +120,9 @@ class Tabular(Problem[TableSchema, Part]):
     model: StackOptions = StackOptions()
     loss: LossChoice = LossChoice.of("soprc")
     batches: TabularBatches = TabularBatches()
+    optimiser: TabularOptimiser = TabularOptimiser()
+    budget: Budget = Budget(steps=400)
+    evaluation: TabularEvaluation = TabularEvaluation()
     metrics: Names = ("ap", "auroc")
     refit: bool = True
 
@@ -104,17 +130,38 @@ class Tabular(Problem[TableSchema, Part]):
         return read_tables(self.data, sources, target="binary")
 
     def cut(self, split: Split[Part], seed: int) -> Split[Part]:
-        cut = cut_rows(self.data, split, seed)
+        """Cut the missing parts, and put the training rows in folds.
+
+        With `refit`, a validation part that would be cut is the training part instead: members of its folds choose.
+        """
+        ensemble = self._ensemble(split.train.features.shape[1])
+        together = ensemble is not None and self.refit and "validation" in self.data.shares(split)
+        cut = cut_rows(self.data, split, seed, keep="validation" if together else None)
+        if ensemble is not None:
+            train = put_in_folds(cut.train, ensemble.folds, seed=seed)
+            cut = Split(train, train if together else cut.validation, cut.test)
         check_both_kinds(cut)
         return cut
 
     def build_model(self, schema: TableSchema) -> nn.Module:
-        width, fill_missing, stack = len(schema.inputs), schema.fill_missing, self.model.regressions
-        scorer = MLPScorer(width, hidden=self.model.hidden)
-        if stack is None or width * stack.bins > stack.most:
-            return scaled(scorer, width, self.model.scaling, fill_missing=fill_missing)
-        scaling = self.model.scaling
-        return StackedScorer(scorer, width, scaling=scaling, fill_missing=fill_missing, bins=stack.bins)
+        width, options, fill_missing = len(schema.inputs), self.model, schema.fill_missing
+        ensemble = self._ensemble(width)
+        if ensemble is None:
+            scorer = MLPScorer(width, hidden=options.hidden)
+            return scaled(scorer, width, options.scaling, fill_missing=fill_missing)
+        return StackedScorer(
+            width,
+            hidden=options.hidden,
+            members=ensemble.folds,
+            scaling=options.scaling,
+            fill_missing=fill_missing,
+            bins=ensemble.bins,
+        )
+
+    def _ensemble(self, width: int) -> EnsembleOptions | None:
+        """Return the options of the ensemble for rows of so many features; None for one network alone."""
+        options = self.model.ensemble
+        return None if options is None or width * options.bins > options.most else options
 
     def fit_model(self, model: nn.Module, train: Part) -> None:
         fit_scaling(model, train.features)
@@ -122,18 +169,20 @@ class Tabular(Problem[TableSchema, Part]):
     def complete_model(
         self, model: nn.Module, split: Split[Part], settings: Mapping[str, Any] | None = None
     ) -> Settings:
-        """Fit the regressions; choose on validation how much they and the network count."""
-        if not isinstance(model, StackedScorer) or self.model.regressions is None:
+        """Fit the regressions; choose out of fold how much they and the networks count."""
+        if not isinstance(model, StackedScorer) or self.model.ensemble is None:
             return {}
         device, train = model.constant.device, split.train
         rows = _rows_to_regress_on(train.labels)
-        features, labels = (each[rows].to(device) for each in (train.features, train.labels))
-        model.fit(features, labels, regularisation=self.model.regressions.regularisation)
+        part = train.take(rows)
+        features, folds = part.features[:].to(device), None if part.folds is None else part.folds.to(device)
+        model.fit(features, part.labels.to(device), folds, regularisation=self.model.ensemble.regularisation)
         if settings is None:
-            validation = split.part("validation")
-            scores, positive = _member_scores(model, validation.features), validation.labels > 0
+            judged = part if part.folds is not None else split.part("validation")
+            by_member, positive = _member_scores(model, judged.features), judged.labels > 0
+            scores = (by_member.mean(1) if judged.folds is None else out_of_fold(by_member, judged.folds)).T
             mix = fit_mix(scores, positive)
-            names = ("network", "linear", "ramps", "balanced ramps")
+            names = ("network", "network, cross entropy", "linear", "ramps", "balanced ramps")
             alone = average_precision(scores, positive.long().expand(scores.shape), reduction="none")
             settings = {
                 "factors": mix.factors.tolist(),
@@ -153,8 +202,10 @@ class Tabular(Problem[TableSchema, Part]):
     def train_loader(self, train: Part, seed: int) -> DataLoader[Batch]:
         size = batch_size("batches.size", self.batches.size, 256, len(train), "rows to train on")
         positives = self.batches.positives
-        if positives is None:
+        if positives == "random" or (positives is None and size == len(train)):
             return shuffled_batches(train, size, seed)
+        if positives is None:
+            positives = _share_of_positives(train.labels, size)
         if positives >= size:
             raise ValueError(f"batches.positives: expected fewer than the {size} rows, got {positives}")
         sampler = BinaryBatchSampler(
@@ -165,13 +216,42 @@ class Tabular(Problem[TableSchema, Part]):
     def training_step(
         self, model: nn.Module, loss: nn.Module, batch: Batch, *, previous: Outputs | None = None
     ) -> Tensor:
+        # Estimates are checked in evaluation mode, in which an ensemble returns one score for each row.
+        if isinstance(model, StackedScorer) and not model.training:
+            scores = model.network_scores(batch.features)
+        else:
+            scores = model(batch.features)
+        labels, ids = batch.labels, batch.sample_ids
         before = None if previous is None else previous(batch.features)
-        value: Tensor = loss(model(batch.features), batch.labels, sample_ids=batch.sample_ids, previous_scores=before)
-        return value
+        if scores.dim() == 1:
+            value: Tensor = loss(scores, labels, sample_ids=ids, previous_scores=before)
+            return value
+        # The rows are one list for each member, without its fold.
+        ranked, others = scores.tensor_split(2, 1)
+        members = torch.arange(ranked.shape[1], device=scores.device)
+        learned = torch.ones_like(ranked, dtype=torch.bool) if batch.folds is None else batch.folds[:, None] != members
+        labels = labels[:, None].expand_as(ranked)
+        value = loss(
+            ranked.flatten(),
+            labels.flatten(),
+            query_ids=members.expand_as(ranked).flatten(),
+            sample_ids=(ids[:, None] * len(members) + members).flatten(),
+            mask=learned.flatten(),
+            previous_scores=None if before is None else before[:, : len(members)].flatten(),
+        )
+        entropy = binary_cross_entropy_with_logits(others, labels.to(others.dtype), weight=learned.to(others.dtype))
+        return value + entropy
 
     def predict(self, model: nn.Module, part: Part) -> Tensor:
-        """Return the scores (N,) of the rows of a part."""
-        return predict_all(model, part.features)
+        """Return the scores (N,) of the rows of a part; of rows in folds those of the member that left them out."""
+        if part.folds is None or not isinstance(model, StackedScorer):
+            return predict_all(model, part.features)
+        scores = predict_all(_MemberScores(model), part.features)
+        if not model.fitted:
+            # A ranking loss leaves the scale of scores open.
+            centre, spread = scale_of(scores, part.labels > 0)
+            scores = ((scores - centre) / spread).to(scores)
+        return out_of_fold(model.mixed(scores), part.folds)
 
     def inspect(
         self, model: nn.Module, part: Part, *, bootstrap: int = 0, calibration: Mapping[str, Any] | None = None
@@ -189,6 +269,14 @@ class Tabular(Problem[TableSchema, Part]):
         return probe_both_kinds(train)
 
 
+def _share_of_positives(labels: Tensor, size: int) -> int:
+    """Return how many of `size` rows are positive in proportion to the square roots of the sizes of both classes."""
+    positives = int((labels == 1).sum())
+    negatives = len(labels) - positives
+    share = math.sqrt(positives) / (math.sqrt(positives) + math.sqrt(negatives))
+    return min(max(1, round(share * size), size - negatives), positives, size - 1)
+
+
 # Rows that regressions are fitted to: more teach them little.
 REGRESSED_ROWS = 50_000
 
@@ -200,13 +288,25 @@ def _rows_to_regress_on(labels: Tensor) -> Tensor:
     return torch.cat([rows[spread_over(len(rows), math.ceil(share * len(rows)))] for rows in kinds])
 
 
+class _MemberScores(nn.Module):
+    """The scores (N, M, K) of each member of an ensemble."""
+
+    def __init__(self, model: StackedScorer) -> None:
+        super().__init__()
+        self.model = model
+        self.train(model.training)
+
+    def forward(self, features: Tensor) -> Tensor:
+        return self.model.member_scores(features)
+
+
 def _member_scores(model: StackedScorer, features: FeatureRows) -> Tensor:
-    """Return the scores (K, N) of all rows, in evaluation mode; the mode is restored."""
+    """Return the scores (N, M, K) of all rows, in evaluation mode; the mode is restored."""
     training, device = model.training, model.constant.device
     model.eval()
     blocks = [model.member_scores(block.to(device)).cpu() for block in features.split(ROWS_AT_ONCE)]
     model.train(training)
-    return torch.cat(blocks, 1)
+    return torch.cat(blocks)
 
 
 def read_tables(
@@ -224,16 +324,17 @@ def read_tables(
         missing=data.missing,
         categories=data.categories,
         header=data.header,
+        cache=data.cache,
     )
     # All rows are one list: other tables need no queries, even if the training data have some.
     schema = replace(schema, query=None)
-    others = {name: schema.read(given[name]) for name in ("validation", "test") if name in given}
+    others = {name: schema.read(given[name], cache=data.cache) for name in ("validation", "test") if name in given}
     return schema, Split(train, **others)
 
 
-def cut_rows(data: TableOptions, split: Split[Part], seed: int) -> Split[Part]:
-    """Cut the missing parts from the training rows, the same share of each class."""
-    shares = data.shares(split)
+def cut_rows(data: TableOptions, split: Split[Part], seed: int, *, keep: str | None = None) -> Split[Part]:
+    """Cut the missing parts from the training rows, the same share of each class; the rows of `keep` stay there."""
+    shares = {name: share for name, share in data.shares(split).items() if name != keep}
     if not shares:
         return split
     both = [shares.get(name, 0.0) for name in ("validation", "test")]

@@ -25,11 +25,10 @@ from rankwise.data import (
 from rankwise.metrics import Evaluation, Metric
 from rankwise.metrics.names import create_metrics
 from rankwise.models import TextRanker
-from rankwise.problems.batches import batches_of
-from rankwise.problems.blending import choose_blend, judged_rows
+from rankwise.problems.batches import JudgedRows, batches_of, evaluate_rows, measure_grades, predict_rows, show_rows
+from rankwise.problems.blending import judged_rows
 from rankwise.problems.inspection import Inspection, spread_over
 from rankwise.problems.problem import DataOptions, LossChoice, Names, Problem, Settings, Sources, batch_size
-from rankwise.problems.rows import JudgedRows, evaluate_rows, predict_rows, show_rows
 from rankwise.samplers import ShuffledBatchSampler
 from rankwise.training import Budget, EvaluationOptions, OptimiserOptions, Outputs
 from rankwise.training.options import Count, NotNegative, Options, Positive
@@ -56,8 +55,10 @@ class TextOptions(DataOptions):
 
 
 class TextModelOptions(Options):
-    """A linear head on the embeddings of a frozen `encoder`: a sentence-transformers model by name or folder; without
-    one, static embeddings of so many `dimensions` are learned from the corpus.
+    """A linear head on the queries' embeddings by a frozen `encoder`, and a shift of those of relevant documents.
+
+    The encoder is a sentence-transformers model by name or folder; without one, static embeddings of so many
+    `dimensions` are learned from the corpus.
 
     The loss sees cosines times `scale`. `k1` and `b` are those of BM25, whose `share` in the mean of standardised
     scores validation chooses.
@@ -82,14 +83,15 @@ class TextBatches(Options):
 class HeadOptimiser(OptimiserOptions):
     """AdamW, or SGD with momentum; weight decay pulls towards the embeddings as they are."""
 
-    learning_rate: Positive = 1e-3
+    learning_rate: Positive = 3e-4
     weight_decay: NotNegative = 0.01
 
 
 class TextSearch(Problem[TextSchema, TextPart]):
     """Rank all documents of a corpus for each query, by the cosine of their embeddings and by keywords.
 
-    Documents that are not judged for a query count as irrelevant. A head is trained by `loss`, another beside it by
+    Documents that are not judged for a query count as irrelevant. A head on the queries' embeddings, and the embeddings
+    of the documents that are relevant to a training query, are trained by `loss`, and others beside them by
     `second_loss`; validation chooses between them and the embeddings as they are, and the share of BM25. The gain of
     NDCG is the grade, as in trec_eval.
 
@@ -117,8 +119,8 @@ class TextSearch(Problem[TextSchema, TextPart]):
     second_loss: LossChoice | None = LossChoice.of("listwise-cross-entropy", gain=GAIN)
     batches: TextBatches = TextBatches()
     optimiser: HeadOptimiser = HeadOptimiser()
-    budget: Budget = Budget(steps=200)
-    evaluation: EvaluationOptions = EvaluationOptions(every=50)
+    budget: Budget = Budget(steps=300)
+    evaluation: EvaluationOptions = EvaluationOptions(every=50, weights="last")
     refit: bool = True
     metrics: Names = ("ndcg@10", "map", "recall@100", "mrr")
 
@@ -161,27 +163,47 @@ class TextSearch(Problem[TextSchema, TextPart]):
     def build_model(self, schema: TextSchema) -> nn.Module:
         return TextRanker(schema.vectors, heads=1 if self.second_loss is None else 2)
 
+    def fit_model(self, model: nn.Module, train: TextPart) -> None:
+        """Train the embeddings of the documents that are relevant to a query of the training part, beside the heads."""
+        assert isinstance(model, TextRanker)
+        model.train_documents(train.labels.columns.unique())
+
     @torch.no_grad()
     def complete_model(
         self, model: nn.Module, split: Split[TextPart], settings: Mapping[str, Any] | None = None
     ) -> Settings:
-        """Choose a head or the embeddings as they are, and the share of the keyword scores."""
+        """Choose a head or the embeddings as they are, and the share of the keyword scores.
+
+        Validation chooses the head. For the share of BM25 the validation queries are few, so the training queries count
+        too, ranked by the embeddings as they are.
+        """
         assert isinstance(model, TextRanker)
         if settings is None:
-            part = split.part("validation")
-            rows = judged_rows(len(part), len(part.documents))
-            features = part.features(rows).to(model.share.device)
-            width = model.documents.shape[1]
-            vectors, keywords = features[:, :width], features[:, width:]
-            known = JudgedRows(features, part.labels.dense(rows).to(model.share.device), None)
-
-            def best(*heads: int) -> Settings:
-                candidates = (({"head": head}, model.cosines(vectors, head)) for head in heads)
-                return choose_blend(known, keywords, candidates, self.model.share, self._made[0])
-
-            settings = {**best(-1, *range(len(model.heads))), "fusion_share": best(-1)["share"]}
+            validation = split.part("validation")
+            by_share = {head: self._by_share(model, validation, head) for head in range(-1, len(model.heads))}
+            untrained = self._by_share(model, split.train, -1)
+            head = max(by_share, key=lambda each: float(by_share[each].mean(1).max()))
+            best = {each: int((by_share[each].sum(1) + untrained.sum(1)).argmax()) for each in (head, -1)}
+            settings = {
+                "head": head,
+                "share": self.model.share[best[head]],
+                "validation": float(by_share[head].mean(1)[best[head]]),
+                "fusion_share": self.model.share[best[-1]],
+            }
         model.choose(settings["head"], settings["share"])
         return dict(settings)
+
+    def _by_share(self, model: TextRanker, part: TextPart, head: int) -> Tensor:
+        """Return the first metric of each query (S, Q) for every share of the keyword scores."""
+        rows = judged_rows(len(part), len(part.documents))
+        features = part.features(rows).to(model.share.device)
+        labels = part.labels.dense(rows).to(model.share.device)
+        made = self._made[:1]
+        values = []
+        for share in self.model.share:
+            with model.using(head, share):
+                values.append(measure_grades(model(features), labels, None, made)[0][made[0].name])
+        return torch.stack(values)
 
     def build_loss(self, schema: TextSchema, train: TextPart, *, steps: int) -> nn.Module:
         choices = [self.loss] if self.second_loss is None else [self.loss, self.second_loss]

@@ -168,7 +168,9 @@ def _trial(contender: Contender, seed: int, rates: Sequence[float], on_step: Cal
     runs = {
         rate: fit(
             problem.changed(
-                budget={"steps": contender.steps}, optimiser={"learning_rate": rate}, evaluation=evaluation
+                budget={"steps": contender.steps},
+                optimiser={**dict(problem.optimiser), "learning_rate": rate},
+                evaluation=evaluation,
             ),
             schema,
             split,

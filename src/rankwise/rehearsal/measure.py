@@ -334,7 +334,7 @@ def _extrapolate(
     memory, free = cost.memory + held * (1 / content - 1), _free()
     training = steps * cost.seconds + evaluations * evaluation_seconds
     # A refit trains once more, up to the step that was chosen: at most all of them, without evaluations.
-    training += steps * cost.seconds if problem.refit else 0
+    training += steps * cost.seconds if problem.refit and not cut.cross_validated else 0
     problems = []
     if between is not None and evaluation_seconds > between:
         every = math.ceil(evaluation_seconds / cost.seconds)
@@ -375,7 +375,7 @@ def _resident() -> float:
 
 def _peak(problem: Problem[Any, Any]) -> float:
     """Return the most bytes that were held, on the device of the training."""
-    if problem.device.on_gpu:
+    if problem.device.device_type == "cuda":
         return float(torch.cuda.max_memory_allocated())
     return _peak_of_process()
 

@@ -131,7 +131,7 @@ class Picture:
     """An image that is part of the file.
 
     Attributes:
-        source: a data URI, see `rankwise.report.pictures.data_uri`.
+        source: a data URI, see `rankwise.report.examples.data_uri`.
         alt: what it shows, for readers who cannot see it.
         caption: below it.
         verdict: "right", "wrong" or "": the frame around it, with a sign that needs no colour.

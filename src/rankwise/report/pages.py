@@ -48,7 +48,7 @@ def page_of(
         steps,
         _facts(problem, record, history),
         (Listing("The complete recipe", dump_problem(problem)),),
-        record.get("refit", {}) if problem.refit else None,
+        record.get("refit", {}) if problem.refit and not record.get("cross_validated") else None,
         importance,
         problem.evaluation.weights,
         record.get("settings", {}).get("ap", {}),

@@ -14,10 +14,9 @@ from rankwise.problems.inspection import Inspection
 from rankwise.report.content import Axis, Figure, Listing, Panel, Report, Section, Series, Table
 from rankwise.report.embedding import embedding_section
 from rankwise.report.examples import example_sections, plural
-from rankwise.report.importance import importance_section
 from rankwise.report.lists import ListFigures, figures_of, lists_by_value, random_order, top_of, worst_of
-from rankwise.report.memory import memory_section
 from rankwise.report.plots import axis, curve, plain, shares_axis, smoothed
+from rankwise.report.sections import importance_section, memory_section
 from rankwise.training import History
 
 __all__ = ["RunResult", "run_report"]
@@ -37,7 +36,7 @@ class RunResult:
         inspection: of the best weights on that part.
         history: of the training.
         steps: how many the run is to take in all.
-        refit: what the refit did so far, see `rankwise.runs.refit`; None if there is none to be done.
+        refit: what the refit did so far, see `rankwise.runs.training`; None if there is none to be done.
         facts, details: what was run, for the end of the page.
         importance: of the columns, if it was measured.
         weights: which were taken, see `EvaluationOptions`.
@@ -115,10 +114,11 @@ def _summary(result: RunResult) -> str:
     else:
         taken = "the last step"
     if result.refit is not None:
+        step = f"; step {result.refit['chosen_step']} was chosen on the validation data"
         return (
-            f"Trained with {result.loss} for {done:,} steps in {_time(history.seconds)}{early}; step "
-            f"{result.refit['chosen_step']} was chosen on the validation data. Then trained again from the same seed "
-            f"on training and validation data together, for {result.refit['steps']:,} steps in "
+            f"Trained with {result.loss} for {done:,} steps in {_time(history.seconds)}{early}"
+            f"{step if result.weights == 'best' else ''}. Then trained again from the same seed on training and "
+            f"validation data together, for {result.refit['steps']:,} steps in "
             f"{_time(result.refit['seconds'])}. These weights are judged here on {of} of the {result.part} data."
         )
     return (

@@ -1,4 +1,4 @@
-"""The folder of a run: what is in it, how it is written whole, and who may write to it."""
+"""The folder of a run: what is in it, how it is written whole, who may write to it, how an older one is migrated."""
 
 from __future__ import annotations
 
@@ -8,22 +8,28 @@ import io
 import json
 import os
 import platform
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import torch
 from filelock import FileLock, Timeout
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from rankwise import __version__
+from rankwise.data import container
+from rankwise.data.files import address_of
 from rankwise.files import write_whole
 from rankwise.metrics import Evaluation
 from rankwise.problems.load import dump_problem, make_problem
-from rankwise.problems.problem import Problem
-from rankwise.training import Checkpoints, History, read_checkpoint
+from rankwise.problems.problem import Problem, SourceOptions
+from rankwise.training import Checkpoints, History
+from rankwise.training.checkpoints import read_checkpoint, read_weights
+from rankwise.training.shards import write_joined
 
 __all__ = [
     "FORMAT",
@@ -35,11 +41,15 @@ __all__ = [
     "RunFolder",
     "fingerprint",
     "make_record",
+    "migrate",
+    "part_columns",
+    "score_columns",
     "write_table",
 ]
 
 FORMAT = 2
 RECIPE, RECORD, SCHEMA, MODEL = "recipe.yaml", "run.json", "schema", "model.safetensors"
+OLD_RECORD = "record.json"  # of a run of 0.1
 RESULT, QUERIES, SCORES, REPORT = "test.json", "test-queries.csv", "test-scores.csv", "report.html"
 IMPORTANCE = "importance.csv"
 TENSORS = "tensors"  # in the schema: what is kept beside it
@@ -62,7 +72,12 @@ class RunFolder:
     @property
     def exists(self) -> bool:
         """Return whether the folder holds a run, of this or of an older format."""
-        return (self.path / RECORD).is_file() or (self.path / "record.json").is_file()
+        return (self.path / RECORD).is_file() or self.old
+
+    @property
+    def old(self) -> bool:
+        """Return whether the folder holds a run of 0.1 only, which is to be migrated."""
+        return (self.path / OLD_RECORD).is_file() and not (self.path / RECORD).is_file()
 
     @property
     def finished(self) -> bool:
@@ -115,6 +130,17 @@ class RunFolder:
         """Write the weights."""
         write_whole(self.path / MODEL, _pack(model.state_dict()))
 
+    def write_sharded_model(self, model: nn.Module) -> None:
+        """Write the weights of a model whose tables are sharded; every process must call it at the same time."""
+        write_joined(self.path / MODEL, model.state_dict())
+
+    def map_model(self, problem: Problem[Any, Any], schema: Any) -> nn.Module:
+        """Return the model with all weights mapped from the file: they take no memory of this process."""
+        with torch.device("meta"):
+            model = problem.with_whole_tables().build_model(schema)
+        model.load_state_dict(load_file(self.path / MODEL), assign=True)
+        return model
+
     def update_record(self, **values: Any) -> None:
         """Add values to `run.json`."""
         write_whole(self.path / RECORD, json.dumps({**self.read_record(), **values}, indent=2).encode())
@@ -159,15 +185,17 @@ class RunFolder:
 
     def load_model(self, model: nn.Module) -> None:
         """Load the weights into a model that was built from the schema."""
-        path, best = self.path / MODEL, self.checkpoints().best
-        if not path.is_file() and not best.is_file():
-            raise ValueError(f"{self.path}: the run has no weights yet; go on with rankwise train ... --resume")
-        # Checkpoints lack what comes after the training: a refit, closed forms.
-        if not path.is_file() and (self.finished or "settings" in self.read_record()):
-            raise ValueError(f"{self.path}: expected a complete run, got no {MODEL} in it")
-        try:
+        path, best = self.path / MODEL, None
+        if not path.is_file():
             # A run that is not over has its best weights in a checkpoint.
-            model.load_state_dict(load_file(path) if path.is_file() else read_checkpoint(best)["model"])
+            best = self.checkpoints().best
+            if not best.is_file():
+                raise ValueError(f"{self.path}: the run has no weights yet; go on with rankwise train ... --resume")
+            # Checkpoints lack what comes after the training: a refit, closed forms.
+            if self.finished or "settings" in self.read_record():
+                raise ValueError(f"{self.path}: expected a complete run, got no {MODEL} in it")
+        try:
+            model.load_state_dict(load_file(path) if best is None else read_weights(best))
         except Exception as problem:  # safetensors raises an error class of its own
             said = " ".join(str(problem).split())
             raise ValueError(f"{path}: expected the weights of this run's model ({said})") from None
@@ -263,3 +291,84 @@ def _version(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return "not installed"
+
+
+def score_columns(
+    scores: Tensor, labels: Tensor | None, query_ids: Tensor | None, *, name: str = "score"
+) -> dict[str, list[Any]]:
+    """Return the columns of a file of scores: score, label and query where they are known."""
+    # Nine digits: every float32 is read back as it was.
+    columns: dict[str, list[Any]] = {name: [float(f"{score:.9g}") for score in scores.double().tolist()]}
+    known: Mapping[str, Tensor | None] = {"label": labels, "query": query_ids}
+    return columns | {title: values.tolist() for title, values in known.items() if values is not None}
+
+
+def part_columns(scores: Tensor, part: Any) -> dict[str, list[Any]]:
+    """Return the columns of a file of the scores of a part, with the row and the id of each in its source if known."""
+    columns = score_columns(scores, part.targets, part.query_ids)
+    if isinstance(rows := getattr(part, "rows", None), Tensor):
+        columns["row"] = rows.tolist()
+    return columns if (ids := getattr(part, "row_ids", None)) is None else columns | {"id": list(ids)}
+
+
+def fingerprints(problem: Problem[Any, Any], given: Mapping[str, Any]) -> dict[str, str]:
+    """Return the fingerprints of the files of a problem and of given sources, by path or name of the part."""
+    options = getattr(problem, "data", None)
+    local = options.local if isinstance(options, SourceOptions) else lambda path: path
+    data = {address_of(path) or str(path): fingerprint(local(path)) for path in problem.files()}
+    for name, source in given.items():
+        if (address := address_of(source)) is not None:
+            name, source = address, local(source)
+        elif isinstance(source, str | Path):
+            name, source = str(container(Path(source))), container(Path(source))
+        data[name] = fingerprint(source)
+    return data
+
+
+def migrate(folder: RunFolder) -> None:
+    """Migrate a run of 0.1 (format 1) to the present format.
+
+    Version 0.1 saved no schema, so the training data are read once more. Without them the run cannot be used.
+    """
+    old = folder.path / OLD_RECORD
+    try:
+        record: dict[str, Any] = json.loads(old.read_text(encoding="utf-8"))
+        # Version 0.1 had neither a refit nor models in closed form beside a network.
+        recipe = {"refit": False, **record["recipe"]}
+        beside = {"multilabel": "ridge", "tabular": "ensemble", "image-retrieval": "whitening"}.get(recipe["task"])
+        if beside is not None:
+            recipe["model"] = {beside: None, **recipe["model"]}
+        problem = make_problem(recipe)
+        data, seed = dict(record["data"]), int(record["seed"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as fault:
+        raise ValueError(f"{old}: expected the record of a run ({fault})") from None
+    missing = [path for path in data if not Path(path).exists()]
+    if missing:
+        raise ValueError(
+            f"{folder.path}: this run was written by rankwise 0.1, which saved no schema; it can be opened once where "
+            f"its training data are, and needs {missing[0]}"
+        )
+    schema, split = problem.read({})
+    if getattr(schema, "left_out", None):
+        # Version 0.1 used every column.
+        options: Any = getattr(problem, "data")  # noqa: B009 (of the kinds that read tables)
+        used = [name for name in schema.columns if name not in (schema.label, schema.query, *options.drop)]
+        problem = problem.changed(data={**dict(options), "features": tuple(used)})
+        schema, split = problem.read({})
+    model = problem.build_model(schema)
+    best = folder.checkpoints().best
+    if best.is_file():
+        weights = read_checkpoint(best)["model"]
+        problem.fit_model(model, problem.cut(split, seed).train)
+        try:
+            model.load_state_dict(weights, strict=False)
+        except RuntimeError as fault:
+            said = " ".join(str(fault).split())
+            raise ValueError(f"{folder.path}: the run does not fit its training data ({said})") from None
+    folder.write_start(problem, schema, seed, data)
+    folder.update_record(migrated_from=1)
+    if best.is_file():
+        folder.write_model(model)
+    warnings.warn(
+        f"{folder.path}: brought from format 1 (rankwise 0.1) to format {FORMAT}", FutureWarning, stacklevel=2
+    )

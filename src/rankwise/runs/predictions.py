@@ -23,8 +23,9 @@ from rankwise.metrics import BoxTable
 
 if TYPE_CHECKING:
     import polars as pl
+from rankwise.runs.folder import score_columns
 
-__all__ = ["Detections", "Predictions", "RankedLists", "part_columns", "score_columns", "write_tables"]
+__all__ = ["Detections", "Predictions", "RankedLists", "write_tables"]
 
 
 @dataclass(frozen=True)
@@ -296,21 +297,3 @@ def _in_order_of_appearance(ids: Tensor) -> tuple[Tensor, Tensor]:
     position = torch.empty_like(order)
     position[order] = torch.arange(len(order))
     return distinct[order], position[inverse]
-
-
-def score_columns(
-    scores: Tensor, labels: Tensor | None, query_ids: Tensor | None, *, name: str = "score"
-) -> dict[str, list[Any]]:
-    """Return the columns of a file of scores: score, label and query where they are known."""
-    # Nine digits: every float32 is read back as it was.
-    columns: dict[str, list[Any]] = {name: [float(f"{score:.9g}") for score in scores.double().tolist()]}
-    known: Mapping[str, Tensor | None] = {"label": labels, "query": query_ids}
-    return columns | {title: values.tolist() for title, values in known.items() if values is not None}
-
-
-def part_columns(scores: Tensor, part: Any) -> dict[str, list[Any]]:
-    """Return the columns of a file of the scores of a part, with the row and the id of each in its source if known."""
-    columns = score_columns(scores, part.targets, part.query_ids)
-    if isinstance(rows := getattr(part, "rows", None), Tensor):
-        columns["row"] = rows.tolist()
-    return columns if (ids := getattr(part, "row_ids", None)) is None else columns | {"id": list(ids)}

@@ -14,16 +14,17 @@ from torch.nn.functional import normalize
 from rankwise.checks import check_count
 from rankwise.data import InteractionSchema, TableSchema, TextPart, TextSchema
 from rankwise.data.columns import find_column
-from rankwise.data.files import Progress
+from rankwise.data.files import Progress, address_of
+from rankwise.data.remote import local_copy
+from rankwise.data.schema import Labels
 from rankwise.data.table_files import RawTable
 from rankwise.metrics import BoxTable, Evaluation
 from rankwise.models import TextRanker
 from rankwise.problems.importance import REPEATS, Importance, measure_importance, quick_importance
 from rankwise.problems.inspection import Inspection
 from rankwise.problems.problem import Problem
-from rankwise.runs.folder import REPORT, RunFolder, write_table
-from rankwise.runs.migrations import migrate
-from rankwise.runs.predictions import Detections, Predictions, RankedLists, part_columns
+from rankwise.runs.folder import REPORT, RunFolder, migrate, part_columns, write_table
+from rankwise.runs.predictions import Detections, Predictions, RankedLists
 from rankwise.training import History
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ SCORES_AT_ONCE = 1 << 23
 # Rows of a table, and images or sparse rows, that are scored between two reports of progress.
 ROWS_AT_ONCE, IMAGES_AT_ONCE = 1 << 16, 256
 # Entries of the record that training adds.
-RESULTS = ("cut_seed", "steps", "settings", "calibration", "refit", "baselines")
+RESULTS = ("cut_seed", "cross_validated", "steps", "settings", "calibration", "refit", "baselines")
 
 
 @dataclass
@@ -47,7 +48,6 @@ class Run:
         problem: what was asked for.
         schema: the form of the data; reads sources.
         model: the trained network, a plain `nn.Module` in evaluation mode.
-        history: of the training.
         record: format, versions, fingerprints of the data, seed, calibration, settings chosen on validation, refit,
             metrics of baselines on the test part.
         folder: where the run is saved; None if it is in memory only.
@@ -57,11 +57,19 @@ class Run:
     problem: Problem[Any, Any]
     schema: Any
     model: nn.Module
-    history: History
+    _history: History | None
     record: dict[str, Any]
     folder: Path | None = None
     test: Evaluation | None = None
     _parts: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def history(self) -> History:
+        """Return the history of the training; that of a run in a folder is read when it is first asked for."""
+        if self._history is None:
+            assert self.folder is not None
+            self._history = RunFolder(self.folder).read_history() or History()
+        return self._history
 
     @property
     def calibration(self) -> dict[str, Any]:
@@ -72,7 +80,12 @@ class Run:
     def finished(self) -> bool:
         """Return whether the training came to its end."""
         trained = self.history.stopped_early or 0 < self.steps <= len(self.history.losses)
-        return trained and (not self.problem.refit or "steps" in self.record.get("refit", {}))
+        return trained and (not self.refits or "steps" in self.record.get("refit", {}))
+
+    @property
+    def refits(self) -> bool:
+        """Return whether the problem is trained again on training and validation data together."""
+        return self.problem.refit and not self.record.get("cross_validated", False)
 
     @property
     def steps(self) -> int:
@@ -81,7 +94,7 @@ class Run:
 
     @property
     def unseen(self) -> str:
-        """Return the part to explain the model on: "validation", or "test" once it was refitted with that."""
+        """Return the part to explain the model on: "validation", or "test" once that is among what it learned from."""
         return "test" if self.problem.refit and self.finished else "validation"
 
     def to(self, device: str | torch.device) -> Run:
@@ -148,7 +161,7 @@ class Run:
         """
         if not isinstance(self.schema, InteractionSchema):
             raise ValueError(f"recommend: expected a recsys run, got {self.problem.kind}; use {self._verb}")
-        part = self.schema.read(self._as_users(users), labels="optional")
+        part = self._read_source(self._as_users(users))
         k = min(check_count("k", k), len(self.schema.items))
         items, scores = [], []
         for block in self._blocks(part, on_progress):
@@ -164,7 +177,7 @@ class Run:
         """Return the vectors of the images or rows of a source, or of texts as queries."""
         if isinstance(self.schema, TextSchema):
             assert isinstance(self.model, TextRanker)
-            part = self.schema.read(source, labels="optional")
+            part = self._read_source(source)
             with torch.no_grad():
                 vectors = self.model.embed(part.vectors.to(self.model.share.device)).cpu()
             return Predictions(vectors, row_names=part.names)
@@ -203,7 +216,7 @@ class Run:
 
     def _search_texts(self, queries: Any, k: int, on_progress: Progress | None) -> RankedLists:
         """Return the k best documents of the corpus for each query, exactly, in blocks of queries."""
-        part = self.schema.read(queries, labels="optional")
+        part = self._read_source(queries)
         part = part.take(torch.arange(len(part)))
         k = min(check_count("k", k), len(part.documents))
         items, scores = [], []
@@ -223,7 +236,7 @@ class Run:
             on_progress: called with the share of the images that are done.
         """
         self._require("detect", "boxes")
-        part = self.schema.read(source, labels="optional")
+        part = self._read_source(source)
         tables, first = [], 0
         for block in self._blocks(part, on_progress):
             boxes = self.problem.predict(self.model, block)
@@ -297,14 +310,18 @@ class Run:
 
     def _read_chunks(self, source: Any, keep: Sequence[str]) -> Iterator[tuple[Any, RawTable | None]]:
         if isinstance(self.schema, TableSchema):
-            yield from self.schema.read_chunks(source, keep=keep, whole=self.problem.whole_lists)
+            yield from self.schema.read_chunks(_local(source), keep=keep, whole=self.problem.whole_lists)
             return
-        part = self.schema.read(source, labels="optional")
+        part = self._read_source(source)
         if isinstance(part, TextPart) and part.pairs is not None:
             yield part, None  # the pairs of a query may be far apart
             return
         for block in self._blocks(part):
             yield block, None
+
+    def _read_source(self, source: Any, labels: Labels = "optional") -> Any:
+        """Return a source as a part; one at a remote address is copied first."""
+        return self.schema.read(_local(source), labels=labels)
 
     def _blocks(self, part: Any, on_progress: Progress | None = None) -> Iterator[Any]:
         """Yield a part in blocks of rows; report the share of the rows whose block the caller is done with."""
@@ -339,7 +356,7 @@ class Run:
 
     def _vectors(self, source: Any, on_progress: Progress | None) -> tuple[Tensor, tuple[str, ...]]:
         """Return unit vectors and the names of their images or rows."""
-        part = self.schema.read(source, labels="optional")
+        part = self._read_source(source)
         vectors = []
         for block in self._blocks(part, on_progress):
             outputs = self.problem.predict(self.model, block)
@@ -350,7 +367,7 @@ class Run:
 
     def read(self, source: Any) -> Any:
         """Return a source with labels as a part."""
-        return self.schema.read(source, labels="required")
+        return self._read_source(source, "required")
 
     def part(self, name: str) -> Any:
         """Return a part of the run's own data: "train", "validation" or "test"."""
@@ -465,6 +482,11 @@ def _joined(chunks: Sequence[Predictions]) -> Predictions:
     )
 
 
+def _local(source: Any) -> Any:
+    """Return a source, or the local copy of one at a remote address."""
+    return source if address_of(source) is None else local_copy(source, None)
+
+
 def load_run(folder: str | Path) -> Run:
     """Open a run from its folder, anywhere; the training data are not needed.
 
@@ -476,14 +498,14 @@ def load_run(folder: str | Path) -> Run:
         several = sorted(each.name for each in where.path.glob("seed-*") if RunFolder(each).exists)
         hint = f"; it holds the runs {', '.join(several)}: load_runs opens them" if several else ""
         raise ValueError(f"{folder}: expected the folder of a run, got no run.json in it{hint}")
-    migrate(where)
+    if where.old:
+        migrate(where)
     record = where.read_record()
     problem = where.read_problem()
     schema = where.read_schema(problem)
-    model = problem.build_model(schema)
+    model = problem.with_whole_tables().build_model(schema)
     where.load_model(model)
-    history = where.read_history() or History()
-    return Run(problem, schema, model.eval(), history, record, where.path)
+    return Run(problem, schema, model.eval(), None, record, where.path)
 
 
 def load_runs(folder: str | Path) -> list[Run]:

@@ -1,7 +1,8 @@
-"""Train a problem with each of its seeds; write everything to a folder, or keep it in memory."""
+"""Train a problem with each of its seeds, refit it with validation data, and write everything to a folder."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from importlib.util import find_spec
@@ -9,22 +10,29 @@ from pathlib import Path
 from typing import Any
 
 from lightning_fabric import Fabric
+from torch import Tensor, nn
 
-from rankwise.data import Split, container
+from rankwise.data import Split
 from rankwise.data.files import report_reading
-from rankwise.problems.inference import infer_problem, is_data
-from rankwise.problems.inspection import Inspection
-from rankwise.problems.load import load_problem, make_problem
+from rankwise.models.tables import has_sharded_tables
+from rankwise.problems.inference import infer_problem
+from rankwise.problems.load import is_data, load_problem, make_problem
 from rankwise.problems.problem import Problem
-from rankwise.runs.folder import IMPORTANCE, MODEL, RunFolder, fingerprint, make_record, write_table
-from rankwise.runs.logs import Watcher, open_logs
-from rankwise.runs.predictions import part_columns
-from rankwise.runs.refit import refit
+from rankwise.runs.folder import (
+    IMPORTANCE,
+    MODEL,
+    RunFolder,
+    fingerprint,
+    fingerprints,
+    make_record,
+    part_columns,
+    write_table,
+)
 from rankwise.runs.run import Run, load_run
-from rankwise.training import Checkpoints, Step, fit, make_fabric, read_checkpoint
-from rankwise.training.history import Log
+from rankwise.training import Checkpoints, History, Profile, Step, fit, make_fabric, read_checkpoint
+from rankwise.training.history import Log, Watcher, open_logs
 
-__all__ = ["Watcher", "continue_run", "train", "train_seeds"]
+__all__ = ["Watcher", "continue_run", "refit", "train", "train_seeds"]
 
 
 class Silent:
@@ -99,6 +107,7 @@ def train_seeds(
     watcher: Watcher | None = None,
     begin: Run | None = None,
     cut_seed: int | None = None,
+    profile: bool = False,
 ) -> list[Run]:
     """Train a problem with each of its seeds, evaluate the chosen weights on the test part, write everything down.
 
@@ -115,6 +124,7 @@ def train_seeds(
         watcher: receives the progress.
         begin: a run to go on from, see `continue_run`.
         cut_seed: cut the parts of the data with this seed in all runs; by default each is cut with its own.
+        profile: also record some steps of each seed, see `rankwise.training.Profile`; needs `out`.
 
     Returns:
         One `Run` per seed.
@@ -127,6 +137,10 @@ def train_seeds(
         folders = {seed: RunFolder(Path(out) / f"seed-{seed}" if several else out) for seed in problem.seeds}
         if not resume and (taken := [each.path for each in folders.values() if each is not None and each.exists]):
             raise FileExistsError(f"{taken[0]} holds a run; go on with --resume, or write elsewhere with --out")
+    elif profile:
+        raise ValueError("profile: expected the folder of the run as out to write the profile to, got None")
+    if problem.device.tables == "sharded" and out is None:
+        raise ValueError("out: expected a folder with device.tables=sharded, in which the tables are put together")
     data = fingerprints(problem, given)
     fabric = make_fabric(problem.device)
     if begin is None and resume:
@@ -136,32 +150,15 @@ def train_seeds(
             schema, split = problem.read(given)
         else:
             schema, split = begin.schema, problem.read_with(begin.schema, given)
-    return [
-        _train_seed(
-            problem,
-            schema,
-            split,
-            seed,
-            folder,
-            data,
-            resume=resume,
-            fabric=fabric,
-            watcher=watcher,
-            begin=begin,
-            cut_seed=cut_seed,
-        )
-        for seed, folder in folders.items()
-    ]
-
-
-def fingerprints(problem: Problem[Any, Any], given: Mapping[str, Any]) -> dict[str, str]:
-    """Return the fingerprints of the files of a problem and of given sources, by path or name of the part."""
-    data = {str(path): fingerprint(path) for path in problem.files()}
-    for name, source in given.items():
-        if isinstance(source, str | Path):
-            name, source = str(container(Path(source))), container(Path(source))
-        data[name] = fingerprint(source)
-    return data
+    runs = []
+    for seed, folder in folders.items():
+        with ExitStack() as lock:
+            run = _train_seed(
+                problem, schema, split, seed, folder, data, resume=resume, fabric=fabric, watcher=watcher, lock=lock,
+                begin=begin, cut_seed=cut_seed, profile=profile,
+            )  # fmt: skip
+            runs.append(run)
+    return runs
 
 
 def continue_run(
@@ -228,33 +225,19 @@ def _train_seed(
     resume: bool,
     fabric: Fabric,
     watcher: Watcher,
-    begin: Run | None,
-    cut_seed: int | None,
-) -> Run:
-    with ExitStack() as lock:
-        return _train_locked(problem, schema, split, seed, folder, data, resume, fabric, watcher, lock, begin, cut_seed)
-
-
-def _train_locked(
-    problem: Problem[Any, Any],
-    schema: Any,
-    split: Split[Any],
-    seed: int,
-    folder: RunFolder | None,
-    data: dict[str, str],
-    resume: bool,
-    fabric: Fabric,
-    watcher: Watcher,
     lock: ExitStack,
     begin: Run | None,
     cut_seed: int | None,
+    profile: bool,
 ) -> Run:
     weights = None if begin is None else begin.model.state_dict()
     if folder is not None and folder.exists and resume:
         cut_seed = folder.read_record().get("cut_seed", cut_seed)
     cut = problem.cut(split, seed if cut_seed is None else cut_seed)
     # Whoever opens the run later cuts the data alike.
-    own_cut = {} if cut_seed is None else {"cut_seed": cut_seed}
+    own_cut: dict[str, Any] = {} if cut_seed is None else {"cut_seed": cut_seed}
+    if cut.cross_validated:
+        own_cut["cross_validated"] = True
     writer = folder if fabric.is_global_zero else None
     checkpoints = None if folder is None else folder.checkpoints(problem.checkpoints.keep)
     start: dict[str, Any] | None = None
@@ -280,7 +263,7 @@ def _train_locked(
                 writer.write_start(problem, schema, seed, data, **begun_from, **own_cut)
             writer.update_record(steps=steps)
             losses = None if start is None else start["history"]["losses"].tolist()
-            logs.extend(open_logs(problem, writer.path, losses))
+            logs.extend(open_logs(problem.logs, writer.path, problem.measured, losses))
         fabric.barrier()
         watcher.begins(seed, steps, done)
 
@@ -294,6 +277,7 @@ def _train_locked(
             log.evaluation(step, {name: metrics[name] for name in problem.measured})
         watcher.evaluation(step, metrics)
 
+    recorded = Profile(writer.path) if profile and writer is not None else None
     fitted = fit(
         problem,
         schema,
@@ -307,13 +291,15 @@ def _train_locked(
         on_start=on_start,
         on_step=on_step,
         on_evaluation=on_evaluation,
+        profile=recorded,
     )
     model, record = fitted.model, make_record(problem, seed, data) | own_cut
     settings = problem.complete_model(model, cut)
     # A model that is refitted has seen the validation part; what is learned there is learned before.
     calibration = problem.calibrate(model, cut.part("validation"))
     record |= {"steps": steps_in_all, "settings": settings, "calibration": calibration}
-    if problem.refit:
+    # Members of folds have learned from the validation part.
+    if problem.refit and not cut.cross_validated:
         model, record["refit"] = refit(
             problem,
             schema,
@@ -328,6 +314,10 @@ def _train_locked(
             watcher=watcher,
             weights=weights,
         )
+    if problem.device.tables == "sharded" and has_sharded_tables(model):
+        assert folder is not None
+        folder.write_sharded_model(model)
+        model = folder.map_model(problem, schema)
     parts = {name: cut.part(name) for name in ("train", "validation", "test")}
     shown = problem.inspect(model, parts["test"], bootstrap=1000, calibration=calibration)
     baselines = {name: each.means for name, each in problem.baselines(model, parts["test"], settings).items()}
@@ -336,22 +326,20 @@ def _train_locked(
     run = Run(problem, schema, model.eval(), fitted.history, record, path, shown.evaluation, parts)
     importance = None if folder is None else run.quick_importance()
     if writer is not None:
-        writer.write_model(model)
+        if problem.device.tables == "whole" or fabric.world_size == 1:
+            writer.write_model(model)
         writer.update_record(settings=settings, calibration=calibration, baselines=baselines)
         run.record = writer.read_record()
         if importance is not None:
             write_table(writer.path / IMPORTANCE, importance.table())
-        writer.write_results(shown.evaluation, fitted.history, _scores_of(shown, parts["test"]))
+        scores = None if shown.scores is None else part_columns(shown.scores, parts["test"])
+        writer.write_results(shown.evaluation, fitted.history, scores)
         if find_spec("jinja2") is None:
             watcher.says("no report.html, which needs jinja2: pip install 'rankwise[report]'")
         else:
             run.report(inspection=shown, importance=importance)
     fabric.barrier()
     return run
-
-
-def _scores_of(shown: Inspection, part: Any) -> dict[str, list[Any]] | None:
-    return None if shown.scores is None else part_columns(shown.scores, part)
 
 
 def _find_start(
@@ -387,3 +375,92 @@ def _find_start(
     if state is None:
         watcher.says(f"{folder.path}: no usable checkpoint; starting from the beginning")
     return state
+
+
+def refit(
+    problem: Problem[Any, Any],
+    schema: Any,
+    cut: Split[Any],
+    history: History,
+    steps: int,
+    settings: Mapping[str, Any],
+    *,
+    seed: int,
+    fabric: Fabric,
+    folder: RunFolder | None,
+    resume: bool,
+    watcher: Watcher,
+    weights: Mapping[str, Tensor] | None = None,
+) -> tuple[nn.Module, dict[str, Any]]:
+    """Train a problem from the same seed on training and validation data together, and complete the model.
+
+    The share of the budget is the one at which the first training was best on validation (or ended, for
+    `evaluation.weights: last`); a budget in epochs therefore takes more steps. Checkpoints are those of
+    `folder.refit_checkpoints`.
+
+    Args:
+        problem, schema, seed, fabric, watcher, weights: as in the first training.
+        cut: the parts of the first training; the test part is not used.
+        history: of the first training; steps: how many its budget has.
+        settings: chosen by `Problem.complete_model` in the first training.
+        folder: of the run; None saves nothing.
+        resume: go on from the checkpoints of an earlier call, if that one refitted to the same step and settings.
+
+    Returns:
+        The model, and a record for `run.json`: the chosen step, the settings, steps and seconds of the refit.
+    """
+    step = history.best_step if problem.evaluation.weights == "best" else len(history.losses)
+    assert step is not None
+    plan = {"chosen_step": step, "settings": dict(settings)}
+    writer = folder if fabric.is_global_zero else None
+    checkpoints, start = None, None
+    if folder is not None:
+        checkpoints = folder.refit_checkpoints(problem.checkpoints.keep)
+        before = folder.read_record().get("refit", {})
+        if resume and {key: before.get(key) for key in plan} == plan:
+            start, damaged = checkpoints.newest()
+            for each in damaged:
+                watcher.says(f"skipped a damaged checkpoint: {each.reason}")
+        fabric.barrier()
+    if writer is not None and start is None:
+        shutil.rmtree(writer.refit_checkpoints().folder, ignore_errors=True)
+        writer.update_record(refit=plan)
+    fabric.barrier()
+    joined = Split(cut.train.join(cut.part("validation")))
+    losses = None if start is None else start["history"]["losses"].tolist()
+    logs = [] if writer is None else open_logs(problem.logs, writer.path, problem.measured, losses, prefix="refit-")
+
+    def on_start(in_all: int, done: int) -> None:
+        watcher.says(f"refit on training and validation data: {in_all} steps")
+        watcher.begins(seed, in_all, done)
+
+    def on_step(step: Step) -> None:
+        for log in logs:
+            log.step(step)
+        watcher.step(step)
+
+    fitted = fit(
+        problem.changed(
+            evaluation={"every": None, "weights": "last"},
+            checkpoints={
+                "every": problem.checkpoints.every or problem.evaluation.every,
+                "keep": problem.checkpoints.keep,
+                "background": problem.checkpoints.background,
+            },
+        ),
+        schema,
+        joined,
+        seed=seed,
+        fabric=fabric,
+        checkpoints=checkpoints,
+        start=start,
+        weights=weights,
+        stop_after=step / steps,
+        on_start=on_start,
+        on_step=on_step,
+    )
+    problem.complete_model(fitted.model, joined, settings)
+    record = {**plan, "steps": len(fitted.history.losses), "seconds": round(fitted.history.seconds, 2)}
+    if writer is not None:
+        writer.update_record(refit=record)
+    return fitted.model, record

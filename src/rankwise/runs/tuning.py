@@ -24,11 +24,11 @@ from rankwise.metrics import Comparison, compare, compare_items
 from rankwise.problems.load import change_problem, dump_problem
 from rankwise.problems.problem import Problem
 from rankwise.problems.spaces import Space, make_spaces, option_of
-from rankwise.runs.folder import write_table
-from rankwise.runs.logs import Watcher
+from rankwise.runs.folder import fingerprints, write_table
 from rankwise.runs.run import Run
-from rankwise.runs.training import Silent, fingerprints, resolve_problem, train_seeds
+from rankwise.runs.training import Silent, resolve_problem, train_seeds
 from rankwise.training import Step, fit, make_fabric
+from rankwise.training.history import Watcher
 
 require("tuning", ("optuna", "sklearn"), extra="tune")
 
@@ -138,7 +138,7 @@ def tune(
         >>> rng = np.random.default_rng(0)
         >>> X = rng.normal(size=(120, 2))
         >>> y = (X[:, 0] + rng.normal(size=120) > 1).astype(int)
-        >>> short = Tabular(budget={"steps": 4}, evaluation={"every": 2}, model={"regressions": None})
+        >>> short = Tabular(budget={"steps": 4}, evaluation={"every": 2}, model={"ensemble": None})
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     tuned = tune(short, train=(X, y), out=folder, trials=2, seeds=2)
         >>> len(tuned.trials), tuned.trials[0].default

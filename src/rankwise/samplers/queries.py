@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from rankwise.checks import check_choice, check_count, check_ids, check_labels, check_same_shape
 from rankwise.distributed import list_owners
@@ -21,6 +22,8 @@ from rankwise.samplers.seeded import (
 
 __all__ = ["HistoryBatchSampler", "QueryBatchSampler"]
 
+# Pairs whose order is checked at once.
+_PAIRS_AT_ONCE = 1 << 22
 WITHOUT_RELEVANT = ("skip", "keep", "error")
 
 
@@ -222,9 +225,12 @@ class HistoryBatchSampler(SeededBatchSampler):
             raise ValueError(f"item_ids: expected 0 to {items - 1}, got {int(chosen.min())} to {int(chosen.max())}")
         self.relevant = check_count("relevant", relevant)
         self.irrelevant = check_count("irrelevant", irrelevant)
-        pairs = (owners * items + chosen).unique().numpy()
-        self._users, starts = np.unique(pairs // items, return_index=True)
-        self._histories = np.split(pairs % items, starts[1:])
+        if not _rises(owners, chosen):  # otherwise the given tensors are kept: they may be mapped from a file
+            pairs = (owners * items + chosen).unique()
+            owners, chosen = pairs // items, pairs % items
+        starts = torch.cat([torch.zeros(1, dtype=torch.int64), (owners[1:] != owners[:-1]).nonzero().squeeze(1) + 1])
+        self._users = owners[starts].numpy()
+        self._chosen, self._borders = chosen.numpy(), np.append(starts.numpy(), len(chosen))
         self.users = check_at_most("users", users, len(self._users), "users with a chosen item")
         super().__init__(
             items=int(self._users.max() + 1) * items,
@@ -251,7 +257,7 @@ class HistoryBatchSampler(SeededBatchSampler):
         for number in range(len(self)):
             parts = []
             for which in deck.deal(min(self.users, len(self._users) - number * self.users)).tolist():
-                own = self._histories[which]
+                own = self._chosen[self._borders[which] : self._borders[which + 1]]
                 others = self.items - len(own)
                 hits = own[draw_distinct(len(own), min(self.relevant, len(own)), generator)]
                 index = draw_distinct(others, min(self.irrelevant, others), generator)
@@ -259,3 +265,13 @@ class HistoryBatchSampler(SeededBatchSampler):
                 rest = index + np.searchsorted(own - np.arange(len(own)), index, side="right")
                 parts.append(self._users[which] * self.items + np.concatenate([hits, rest]))
             yield np.concatenate(parts)
+
+
+def _rises(first: Tensor, second: Tensor) -> bool:
+    """Return whether pairs are in rising order, none twice, from a block of them at a time."""
+    for begin in range(0, len(first) - 1, _PAIRS_AT_ONCE):
+        block = slice(begin, begin + _PAIRS_AT_ONCE + 1)
+        steps, further = first[block].diff(), second[block].diff()
+        if not bool(((steps > 0) | ((steps == 0) & (further > 0))).all()):
+            return False
+    return True

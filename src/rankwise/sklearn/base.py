@@ -16,11 +16,11 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, chec
 
 from rankwise.checks import check_count, check_positive, check_share
 from rankwise.losses import LOSSES, ListLoss
+from rankwise.models.members import Members
 from rankwise.sklearn.frames import FrameEncoder, is_frame
-from rankwise.sklearn.learning import Budget
+from rankwise.sklearn.learning import Budget, one_thread
 from rankwise.sklearn.network import Network
 from rankwise.sklearn.problems import Problem
-from rankwise.sklearn.scorer import Members
 from rankwise.sklearn.table import Table, scaler_of
 
 __all__ = ["RankingEstimator"]
@@ -132,7 +132,8 @@ class RankingEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _learn(self, X: Any, weights: Floats, problem: Problem, budget: Budget) -> None:
         table = Table(X, self._scaler, next(self._network.model.parameters()).dtype)
-        self.history_ = self._network.train(table.__getitem__, weights, problem, budget, self._random)
+        with one_thread(X):
+            self.history_ = self._network.train(table.__getitem__, weights, problem, budget, self._random)
 
     def _draw_seed(self) -> int:
         return int(self._random.integers(2**31))

@@ -25,6 +25,7 @@ from rankwise.metrics import average_precision
 from rankwise.models.mixing import fit_sigmoid
 from rankwise.sklearn.advice import advise
 from rankwise.sklearn.base import Floats, RankingEstimator
+from rankwise.sklearn.learning import one_thread
 from rankwise.sklearn.portfolio import Portfolio, Rows
 from rankwise.sklearn.problems import OneList, hold_out
 from rankwise.sklearn.table import merge_rows, row_keys, scaler_of
@@ -151,7 +152,8 @@ class APClassifier(ClassifierMixin, RankingEstimator):  # type: ignore[misc]
     def _fit_portfolio(self, X: Any, rows: Rows) -> None:
         options = {"hidden": self.hidden_layer_sizes, "budget": self._budget, "batch_size": self.batch_size}
         self._portfolio = Portfolio(self._make_loss(), **options)
-        self._portfolio.fit(X, rows, self._random)
+        with one_thread(X):
+            self._portfolio.fit(X, rows, self._random)
         self.n_iter_ = self._portfolio.steps
         mean = torch.stack([mix.shares for mix in self._portfolio.mixes]).mean(0).numpy()
         learners = zip(self._portfolio.names, self._portfolio.quality, mean, strict=True)

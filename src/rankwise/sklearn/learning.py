@@ -1,22 +1,28 @@
-"""The loop: steps of AdamW on batches; all members stop at the look that is best for their held-out rows."""
+"""The loop: steps of AdamW on batches; all members stop at the look that is best for their held-out rows. Threads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
+from rankwise.models.members import Members
 from rankwise.sklearn.problems import Problem
-from rankwise.sklearn.scorer import Members
 
-__all__ = ["Budget", "Fetch", "learn"]
+__all__ = ["Budget", "Fetch", "learn", "one_thread"]
 
 Fetch = Callable[[NDArray[np.intp]], Tensor]
 Weights = list[Tensor]
+
+# Numbers in a table for which one thread is quicker than two. Steps are short: threads mostly wait for each other.
+_ONE_THREAD = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -135,3 +141,18 @@ def _quality(model: Members, problem: Problem, fetch: Fetch) -> float:
     values = np.array([problem.quality(own[: len(rows)], rows) for own, rows in zip(scores, held, strict=True)])
     known = values[~np.isnan(values)]
     return float(known.mean()) if len(known) else float("nan")
+
+
+@contextmanager
+def one_thread(X: Any) -> Iterator[None]:
+    """Compute on one thread inside the context, unless the table (N, D) is large."""
+    if getattr(X, "nnz", X.size) > _ONE_THREAD:
+        yield
+        return
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with threadpool_limits(1):
+            yield
+    finally:
+        torch.set_num_threads(before)

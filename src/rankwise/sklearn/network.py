@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from rankwise.models.members import Members
 from rankwise.sklearn.learning import Budget, Fetch, learn
 from rankwise.sklearn.problems import Problem
-from rankwise.sklearn.scorer import Members
 
 __all__ = ["Network"]
 

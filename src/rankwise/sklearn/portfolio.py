@@ -22,11 +22,11 @@ from torch import Tensor, nn
 from rankwise.losses import LOSSES
 from rankwise.metrics import average_precision
 from rankwise.models.bins import PiecewiseLinear
+from rankwise.models.members import Members
 from rankwise.models.mixing import Mix, fit_mix
 from rankwise.sklearn.learning import Budget, Fetch
 from rankwise.sklearn.network import Network
 from rankwise.sklearn.problems import OneList
-from rankwise.sklearn.scorer import Members
 from rankwise.sklearn.table import bound, scaler_of
 
 __all__ = ["NETWORKS", "Portfolio", "Rows"]

@@ -18,6 +18,7 @@ from rankwise.distributed import gather_rows, own_share, world_size
 from rankwise.files import write_whole
 from rankwise.losses import ListLoss, create_loss
 from rankwise.text.encoding import run_in_chunks, unwrapped
+from rankwise.text.inputs import check_texts, number_judgements
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -89,9 +90,10 @@ class CorpusRankingLoss(nn.Module):
         self.relevant, self.best = check_count("relevant", relevant), check_count("best", best, least=0)
         self.refresh, self.chunk = check_count("refresh", refresh), check_count("chunk", chunk)
         self.prompt = prompt
-        self.texts = tuple(corpus.values())
-        self.queries = tuple(judgements)
-        self.judged = _number_documents(corpus, judgements)
+        texts = check_texts("corpus", corpus)
+        self.texts = tuple(texts.values())
+        judged = number_judgements(texts, judgements)
+        self.queries, self.judged = tuple(judged), tuple(judged.values())
         width, weight = unwrapped(model).get_embedding_dimension(), next(model.parameters())
         dtype = torch.promote_types(weight.dtype, torch.float32)
         self.register_buffer("documents", torch.zeros(len(self.texts), width, dtype=dtype, device=weight.device))
@@ -106,11 +108,11 @@ class CorpusRankingLoss(nn.Module):
         """
         from datasets import Dataset
 
-        if missing := [name for name in self.queries if name not in queries]:
+        texts = check_texts("queries", queries)
+        if missing := [name for name in self.queries if name not in texts]:
             raise ValueError(f"queries: expected a text for every judged query, got none for {missing[0]!r}")
-        rows = [number for number, grades in enumerate(self.judged) if any(grade > 0 for grade in grades.values())]
-        texts = [queries[self.queries[row]] for row in rows]
-        return Dataset.from_dict({"query": texts, "label": rows})
+        rows = [number for number, grades in enumerate(self.judged) if grades]
+        return Dataset.from_dict({"query": [texts[self.queries[row]] for row in rows], "label": rows})
 
     def forward(self, sentence_features: Iterable[Mapping[str, Any]], labels: Tensor) -> Tensor:
         """Return the loss of a batch.
@@ -119,15 +121,16 @@ class CorpusRankingLoss(nn.Module):
             sentence_features: the tokenised queries, as the trainer passes them; further columns are ignored.
             labels: (B,) numbers of the queries, see `dataset`.
         """
+        numbers = self._check_numbers(labels)
         features = next(iter(sentence_features))
-        vectors = self._embed(_split(features, len(labels), self.chunk))
+        vectors = self._embed(_split(features, len(numbers), self.chunk))
         if self.model.training:
             if int(self.step) % self.refresh == 0:
                 self.encode_corpus()
             self.step += 1
         elif not bool(self.documents.any()):
             self.encode_corpus()
-        grades = self._grades(labels.tolist(), vectors.device)
+        grades = self._grades(numbers, vectors.device)
         scores = vectors @ self.documents.T
         if torch.is_grad_enabled():
             chosen = self._choose(scores.detach(), grades)
@@ -153,6 +156,18 @@ class CorpusRankingLoss(nn.Module):
         """Return the options, for a model card."""
         names = ("scale", "relevant", "best", "refresh", "chunk")
         return {"loss": type(self.loss).__name__, **{name: getattr(self, name) for name in names}}
+
+    def _check_numbers(self, labels: object) -> list[int]:
+        """Return the numbers of the queries of a batch; refuse labels of another kind."""
+        numbers = labels.tolist() if isinstance(labels, Tensor) else labels
+        if not isinstance(numbers, list) or not all(
+            isinstance(each, int) and 0 <= each < len(self.queries) for each in numbers
+        ):
+            raise ValueError(
+                f"labels: expected numbers of the {len(self.queries)} judged queries, as the column `label` of "
+                f"`loss.dataset(queries)` has them, got {numbers}"
+            )
+        return numbers
 
     def _embed(self, chunks: Iterator[Mapping[str, Any]]) -> Tensor:
         vectors = run_in_chunks(self.model, chunks, "sentence_embedding")
@@ -231,19 +246,6 @@ class _SaveMemory(TrainerCallback):  # type: ignore[misc]
     @staticmethod
     def _path(args: Any, state: Any) -> Path:
         return Path(args.output_dir, f"checkpoint-{state.global_step}", MEMORY)
-
-
-def _number_documents(
-    corpus: Mapping[str, str], judgements: Mapping[str, Mapping[str, float]]
-) -> tuple[dict[int, float], ...]:
-    """Return for each query the grades above 0 by the number of the document."""
-    numbers = {name: number for number, name in enumerate(corpus)}
-    for query, grades in judgements.items():
-        if unknown := [name for name in grades if name not in numbers]:
-            raise ValueError(f"judgements: expected documents of the corpus, got {unknown[0]!r} for query {query!r}")
-    return tuple(
-        {numbers[name]: float(grade) for name, grade in grades.items() if grade > 0} for grades in judgements.values()
-    )
 
 
 def _split(features: Mapping[str, Any], rows: int, size: int) -> Iterator[Mapping[str, Any]]:

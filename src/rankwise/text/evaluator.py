@@ -11,7 +11,9 @@ from torch import Tensor
 
 from rankwise.checks import check_count
 from rankwise.metrics import Evaluation, evaluate_grades
+from rankwise.metrics.names import create_metrics
 from rankwise.surrogates import Gain
+from rankwise.text.inputs import check_texts, number_judgements
 
 __all__ = ["GradedRetrievalEvaluator"]
 
@@ -45,25 +47,22 @@ class GradedRetrievalEvaluator(BaseEvaluator):  # type: ignore[misc]
         corpus: Mapping[str, str],
         judgements: Mapping[str, Mapping[str, float]],
         *,
-        metrics: Sequence[str] = ("ndcg@10", "map", "recall@100", "mrr"),
+        metrics: str | Sequence[str] = ("ndcg@10", "map", "recall@100", "mrr"),
         gain: Gain = "linear",
         name: str = "",
         chunk: int = 32,
     ) -> None:
         super().__init__()
-        numbers = {document: number for number, document in enumerate(corpus)}
-        kept = {query: grades for query, grades in judgements.items() if any(grade > 0 for grade in grades.values())}
-        for query, grades in kept.items():
-            if query not in queries:
+        asked, documents = check_texts("queries", queries), check_texts("corpus", corpus)
+        judged = {query: grades for query, grades in number_judgements(documents, judgements).items() if grades}
+        for query in judged:
+            if query not in asked:
                 raise ValueError(f"judgements: expected judged queries among the queries, got {query!r}")
-            if unknown := [document for document in grades if document not in numbers]:
-                raise ValueError(f"judgements: expected documents of the corpus, got {unknown[0]!r} for {query!r}")
-        if not kept:
-            raise ValueError("judgements: expected a query with a relevant document, got none")
-        self.names, self.queries = tuple(kept), [queries[query] for query in kept]
-        self.corpus = list(corpus.values())
-        self.judged = [{numbers[document]: grade for document, grade in grades.items()} for grades in kept.values()]
-        self.metrics, self.gain, self.name = tuple(metrics), gain, name
+        self.names, self.queries = tuple(judged), [asked[query] for query in judged]
+        self.corpus, self.judged = list(documents.values()), list(judged.values())
+        create_metrics(metrics)
+        self.metrics = (metrics,) if isinstance(metrics, str) else tuple(metrics)
+        self.gain, self.name = gain, name
         self.chunk = check_count("chunk", chunk)
         self.primary_metric = self.metrics[0]
         self.evaluation: Evaluation | None = None
@@ -77,7 +76,7 @@ class GradedRetrievalEvaluator(BaseEvaluator):  # type: ignore[misc]
         documents = model.encode_document(self.corpus, **options)
         grades = torch.zeros(len(vectors), len(documents))
         for row, judged in enumerate(self.judged):
-            grades[row, list(judged)] = torch.tensor(list(judged.values()), dtype=grades.dtype).clamp_min(0)
+            grades[row, list(judged)] = torch.tensor(list(judged.values()), dtype=grades.dtype)
         scores: list[Tensor] = [
             model.similarity(rows, documents).float().cpu() for rows in vectors.split(max(1, _CELLS // len(documents)))
         ]

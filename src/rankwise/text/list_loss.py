@@ -55,7 +55,7 @@ class CrossEncoderListLoss(nn.Module):
     def forward(
         self,
         inputs: Sequence[Sequence[Any]],
-        labels: Sequence[Tensor],
+        labels: Sequence[Tensor] | None,
         prompt: str | None = None,
         task: str | None = None,
     ) -> Tensor:
@@ -66,6 +66,11 @@ class CrossEncoderListLoss(nn.Module):
             labels: B tensors of grades, one for each document.
             prompt, task: passed to the model's preprocessing.
         """
+        if len(inputs) != 2 or labels is None or any(isinstance(each, str) for each in inputs[1]):
+            raise ValueError(
+                "train_dataset: expected a column of queries, one of lists of documents, and `labels`, lists of "
+                f"grades, got {len(inputs)} columns of texts {'without' if labels is None else 'and'} labels"
+            )
         queries, documents = inputs
         sizes = [len(each) for each in documents]
         if isinstance(labels, Tensor) or sizes != [len(each) for each in labels]:

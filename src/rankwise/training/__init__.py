@@ -15,7 +15,8 @@ from rankwise.training.options import (
     ScheduleOptions,
     make_fabric,
 )
-from rankwise.training.process import Interrupted
+from rankwise.training.processes import Interrupted
+from rankwise.training.profiling import Profile
 from rankwise.training.trainable import Outputs, Trainable
 from rankwise.training.weights import AverageWeights, PreviousWeights
 
@@ -35,6 +36,7 @@ __all__ = [
     "OptimiserOptions",
     "Outputs",
     "PreviousWeights",
+    "Profile",
     "ScheduleOptions",
     "Step",
     "Trainable",

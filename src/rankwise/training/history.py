@@ -1,4 +1,4 @@
-"""Results of a training: history, progress, logs, trained modules."""
+"""Results of a training: progress, history, logs, trained modules."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import nn
 
 from rankwise.files import write_whole
 
-__all__ = ["CSVLog", "Fitted", "History", "Log", "Step", "TensorBoardLog"]
+__all__ = ["CSVLog", "Fitted", "History", "Log", "Step", "TensorBoardLog", "Watcher", "open_logs"]
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,25 @@ class Log(Protocol):
         """Log metrics; called after every evaluation."""
 
 
+class Watcher(Protocol):
+    """Receives the progress of a training."""
+
+    def reads(self, path: Path, share: float) -> None:
+        """Show the share of a file that has been read."""
+
+    def begins(self, seed: int, steps: int, done: int) -> None:
+        """Start showing a training, with `done` of `steps` steps done before."""
+
+    def step(self, step: Step) -> None:
+        """Show a step of the training."""
+
+    def evaluation(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Return the validation part was evaluated."""
+
+    def says(self, text: str) -> None:
+        """Show a message to the user."""
+
+
 class CSVLog:
     """A table with one row per `every` steps (the mean loss since the row before) and one per evaluation.
 
@@ -154,6 +173,26 @@ class TensorBoardLog:
         for name, value in metrics.items():
             self._writer.add_scalar(f"validation/{name}", value, step)
         self._writer.flush()
+
+
+def open_logs(
+    names: Sequence[str], folder: Path, metrics: Sequence[str], losses: Sequence[float] | None, *, prefix: str = ""
+) -> list[Log]:
+    """Return the logs with these names, "csv" and "tensorboard".
+
+    Args:
+        names: of the logs.
+        folder: to write to.
+        metrics: that will be logged.
+        losses: of the steps done before, if the training goes on.
+        prefix: of the names of the files.
+    """
+    logs: list[Log] = []
+    if "csv" in names:
+        logs.append(CSVLog(folder / f"{prefix}log.csv", metrics, losses=losses))
+    if "tensorboard" in names:
+        logs.append(TensorBoardLog(folder / f"{prefix}tensorboard", start=len(losses or ())))
+    return logs
 
 
 def _read(path: Path) -> list[dict[str, str]]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,14 +18,17 @@ from torch.nn.parallel import DistributedDataParallel
 
 from rankwise.data import Batch, Split
 from rankwise.losses import ListLoss
-from rankwise.losses.local_lists import join_list_state, own_list_state
+from rankwise.losses.local_lists import join_list_state, join_rows, own_list_state, own_tables
 from rankwise.models.chunks import InChunks
+from rankwise.models.tables import has_sharded_tables
 from rankwise.samplers import SeededBatchSampler
-from rankwise.training.checkpoints import Checkpoints, read_checkpoint
+from rankwise.training.checkpoints import SHARDS, Checkpoints, read_checkpoint
 from rankwise.training.estimates import check_estimates
 from rankwise.training.history import Fitted, History, Step
 from rankwise.training.options import make_fabric
-from rankwise.training.process import Interrupted, Interrupts, RandomState
+from rankwise.training.processes import Interrupted, Interrupts, RandomState
+from rankwise.training.profiling import Profile, part
+from rankwise.training.saving import Saver
 from rankwise.training.sharding import (
     check_sharded,
     check_strategy,
@@ -34,10 +38,13 @@ from rankwise.training.sharding import (
     shard_optimiser,
     whole,
 )
+from rankwise.training.shards import read_shards, shard_sizes, split_shards
 from rankwise.training.trainable import Trainable
 from rankwise.training.weights import PreviousWeights
 
 __all__ = ["fit"]
+
+TABLES = "tables"  # where a checkpoint has the tables of a loss, by process
 
 
 def fit(
@@ -55,6 +62,7 @@ def fit(
     on_start: Callable[[int, int], None] | None = None,
     on_step: Callable[[Step], None] | None = None,
     on_evaluation: Callable[[int, dict[str, float]], None] | None = None,
+    profile: Profile | None = None,
 ) -> Fitted:
     """Train a problem on a split, as its options say.
 
@@ -78,6 +86,7 @@ def fit(
         on_start: called with the number of steps to take in all and of those done before.
         on_step: called after every step.
         on_evaluation: called after every evaluation with the step and the metrics.
+        profile: records some of the steps; this changes nothing in the training.
 
     Example:
         >>> from rankwise.data import TableSchema, load_eights
@@ -92,7 +101,7 @@ def fit(
     if start is not None and take_best and checkpoints is None:
         raise ValueError("checkpoints: expected where the best weights of before `start` are, got None")
     fabric = fabric or make_fabric(problem.device)
-    with RandomState.kept(fabric.device):
+    with RandomState.kept(fabric.device), _product_precision(problem.device.tf32):
         training = _Training(problem, schema, split, seed, fabric, stop_after, weights)
         if checkpoints is not None or start is not None:
             training.check_resumable()
@@ -100,9 +109,11 @@ def fit(
             training.load(start)
         if on_start is not None:
             on_start(training.last, training.step)
+        if profile is not None:
+            profile.watch(training.loss)
         save_every = problem.checkpoints.every
-        with Interrupts(watch=checkpoints is not None) as interrupts:
-            for _ in training.run(on_step):
+        with training.saver(checkpoints) as saver, Interrupts(watch=checkpoints is not None) as interrupts:
+            for _ in training.run(on_step, profile):
                 evaluated = improved = False
                 if plan.due(training.step, training.last):
                     evaluated = True
@@ -112,12 +123,25 @@ def fit(
                     training.check_patience(plan.patience)
                 stopped = interrupts.seen(fabric)
                 due = training.done or stopped or (training.due(save_every) if save_every else evaluated)
-                if checkpoints is not None and (due or improved):
-                    _save(training, checkpoints, fabric, best=improved)
+                if saver is not None and (due or improved):
+                    saver.save(*training.save(), training.step, best=improved)
                 if stopped and not training.done:
                     raise Interrupted(training.step)
+        if profile is not None:
+            profile.close()
         training.finish(checkpoints.best if checkpoints is not None else None, take_best=take_best)
         return Fitted(training.whole_model(), training.whole_loss(), training.history)
+
+
+@contextmanager
+def _product_precision(tf32: bool) -> Iterator[None]:
+    """Set whether products of float32 matrices may round to TF32 while a run trains."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if tf32 else before)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 class _Training:
@@ -145,7 +169,9 @@ class _Training:
         if weights is None:
             problem.fit_model(self.model, split.train)
         else:
-            self.model.load_state_dict(weights)
+            self.model.load_state_dict(shard_like(weights, self.model.state_dict()))
+        if problem.device.channels_last:
+            self.model.to(memory_format=torch.channels_last)
         self.loss = problem.build_loss(schema, split.train, steps=steps)
         if self.accumulate > 1 and not getattr(self.loss, "itemwise", False):
             warnings.warn(
@@ -161,6 +187,8 @@ class _Training:
         # Every process computes the state of the loss itself. Of the model's buffers only running statistics change.
         names = [name for name, _ in joint.named_buffers() if name.startswith("loss.") or not _is_statistic(name)]
         DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(joint, names)
+        if problem.device.compile:
+            joint.compile()
         self.wrapped = fabric.setup_module(joint)
         check_sharded(fabric, joint)
         self.sharded = is_sharded(joint)
@@ -175,6 +203,8 @@ class _Training:
         self.previous = joint.previous
         self.average = None if problem.average is None else problem.average.build(self.model, steps)
         self.sampler = loader.batch_sampler if isinstance(loader.batch_sampler, SeededBatchSampler) else None
+        # A copy from pinned memory does not block; Fabric's loader copies like that.
+        loader.pin_memory = loader.pin_memory or fabric.device.type == "cuda"
         # The samplers split batches over processes by themselves.
         self.loader: Any = fabric.setup_dataloaders(loader, use_distributed_sampler=False)
         self.random = RandomState(fabric, seed)
@@ -187,13 +217,18 @@ class _Training:
         self._started = time.perf_counter()
 
     @property
+    def apart(self) -> bool:
+        """Return whether processes have state of their own, which each writes itself."""
+        return self.sharded or self.local
+
+    @property
     def done(self) -> bool:
         return self.step >= self.last or self.history.stopped_early
 
     def due(self, every: int) -> bool:
         return self.step % every == 0 or self.step == self.last
 
-    def run(self, on_step: Callable[[Step], None] | None) -> Iterator[None]:
+    def run(self, on_step: Callable[[Step], None] | None, profile: Profile | None) -> Iterator[None]:
         """Train, and yield before the first step of a fresh run and after every step."""
         self.wrapped.train()
         if self._fresh:
@@ -201,7 +236,8 @@ class _Training:
         batches = self._batches()
         while not self.done:
             self._started = time.perf_counter()
-            value, rows = self._step(batches)
+            with nullcontext() if profile is None else profile.step():
+                value, rows = self._step(batches)
             self.losses.append(value)
             self.step += 1
             self.history.seconds += time.perf_counter() - self._started
@@ -246,7 +282,12 @@ class _Training:
         return part.take(torch.arange(rows) * len(part) // rows)
 
     def check_memory(self) -> None:
-        """Record the errors of the running estimates of the loss; single numbers are kept of the last check only."""
+        """Record the errors of the running estimates of the loss; single numbers are kept of the last check only.
+
+        With several processes nothing is compared, see `check_estimates`.
+        """
+        if self.fabric.world_size > 1:
+            return
         batch = self.problem.probe_batch(self.split.train)
         estimates = check_estimates(self.problem, self.whole_model(), self.whole_loss(), batch)
         checks = [{"step": self.step, **check.plain()} for check in estimates]
@@ -263,18 +304,18 @@ class _Training:
         if self.average is not None:
             self.average.apply()
         if take_best:
-            weights = self._best if best is None else read_checkpoint(best)["model"]
+            weights = self._best if best is None else self._with_shards(read_checkpoint(best), ("model",))["model"]
             if weights is not None:
                 self._load_weights(weights)
 
     def whole_model(self) -> nn.Module:
-        """Return the model itself, or a copy with whole parameters if they are sharded; in every process at once."""
-        if not self.sharded:
+        """Return the model itself, or a copy with whole parameters if FSDP2 shards them; in every process at once."""
+        if not self.sharded or has_sharded_tables(self.model):
             return self.model
         with RandomState.kept(self.fabric.device):
             model = self.problem.build_model(self.schema)
         self.fabric.strategy.precision.convert_module(model).to(self.fabric.device)
-        model.load_state_dict(self._state_of(self.model))
+        model.load_state_dict(whole(self._state_of(self.model)))
         return model.train(self.model.training)
 
     def whole_loss(self) -> nn.Module:
@@ -282,8 +323,15 @@ class _Training:
         if not is_sharded(self.loss) and not self.local:
             return self.loss
         loss = self.problem.build_loss(self.schema, self.split.train, steps=self.steps)
-        loss.load_state_dict(join_list_state(self.loss) if self.local else self._state_of(self.loss))
+        loss.load_state_dict(join_list_state(self.loss) if self.local else whole(self._state_of(self.loss)))
         return loss.to(self.fabric.device).train(self.loss.training)
+
+    def saver(self, checkpoints: Checkpoints | None) -> AbstractContextManager[Saver | None]:
+        """Return what saves this training; None without checkpoints."""
+        if checkpoints is None:
+            return nullcontext()
+        background, timeout = self.problem.checkpoints.background, self.problem.device.timeout
+        return Saver(checkpoints, self.fabric, apart=self.apart, background=background, timeout=timeout)
 
     def check_resumable(self) -> None:
         if self.sampler is None:
@@ -292,18 +340,24 @@ class _Training:
                 "stands, to save checkpoints, got another"
             )
 
-    def save(self) -> dict[str, Any]:
-        """Return everything needed to go on, as tensors and plain values; in every process at the same time."""
+    def save(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Return everything needed to go on, as tensors and plain values, and apart from it what only this process has.
+
+        Every process must call it at the same time.
+        """
         assert self.sampler is not None
         over = self.used == len(self.sampler)
         epoch, used = (self.epoch + 1, 0) if over else (self.epoch, self.used)
-        return {
+        tables = own_tables(self.loss) if self.local else {}
+        loss = self._state_of(self.loss)
+        self.stepper.zero_grad()  # as the next step does: no gradient is held while the state is written
+        state = {
             "step": self.step,
-            "model": self._judged_weights(),
+            "model": dict(self._state_of(self.model)) if self.average is None else self._judged_weights(),
             "in_training": None if self.average is None else self._state_of(self.model),
-            "average": None if self.average is None else whole(self.average.state_dict()),
-            "loss": self._state_of(self.loss) if not self.local else join_list_state(self.loss),
-            "optimiser": whole(self.optimiser.state_dict()),
+            "average": None if self.average is None else self.average.state_dict(),
+            "loss": {name: value for name, value in loss.items() if name not in tables},
+            "optimiser": self.optimiser.state_dict(),
             "schedule": self.schedule.state_dict(),
             "previous": None if self.previous is None else self.previous.state_dict(),
             "precision": self.fabric.strategy.precision.state_dict(),
@@ -314,10 +368,51 @@ class _Training:
                 "losses": torch.stack(self.losses).cpu() if self.losses else torch.zeros(0),
             },
         }
+        if not self.apart:
+            return state, {}
+        plain, shards = split_shards(state)
+        rank = self.fabric.global_rank
+        return plain, {**shards, **{f"{TABLES}/{rank}/{name}": value for name, value in tables.items()}}
+
+    def _with_shards(self, state: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
+        """Return these entries of a checkpoint with what its processes wrote apart; sharded as it is needed here."""
+        joined = {key: _copy(state[key]) for key in keys}
+        if state.get(SHARDS) is None:
+            return joined
+        folder = Path(state[SHARDS]["folder"])
+        paths = list(shard_sizes(folder))
+        weights = self.model.state_dict()
+        parameters = [p for group in self.optimiser.param_groups for p in group["params"]]
+
+        def like(path: str, shape: torch.Size) -> Any:
+            part, *_, name = path.split("/")
+            return parameters[int(path.split("/")[2])] if part == "optimiser" else weights.get(name)
+
+        for path, value in read_shards(folder, like, [path for path in paths if path.split("/")[0] in keys]).items():
+            entry: dict[Any, Any] = joined
+            *above, name = path.split("/")
+            for key in above:
+                entry = entry[int(key) if key not in entry else key]
+            entry[name] = value
+        if "loss" in keys and (ranks := sorted({path.split("/")[1] for path in paths if path.startswith(TABLES)})):
+            joined["loss"] |= self._read_tables(folder, ranks, paths)
+        return joined
+
+    def _read_tables(self, folder: Path, ranks: Sequence[str], paths: Sequence[str]) -> dict[str, Tensor]:
+        """Return the tables of the loss with the lists of this process, read from one process's share at a time."""
+        empty = {name: value[:0] for name, value in own_tables(self.loss).items()}
+        kept: list[dict[str, Any]] = []
+        for rank in ranks:
+            prefix = f"{TABLES}/{rank}/"
+            tensors = read_shards(folder, lambda *_: None, [path for path in paths if path.startswith(prefix)])
+            share = {**empty, **{path.removeprefix(prefix): value for path, value in tensors.items()}}
+            kept.append(own_list_state(self.loss, share) if self.local else share)
+        return join_rows(self.loss, kept)
 
     def load(self, state: Mapping[str, Any]) -> None:
         assert self.sampler is not None
         try:
+            state = {**state, **self._with_shards(state, ("model", "in_training", "average", "loss", "optimiser"))}
             self._load_weights(state["model"] if self.average is None else state["in_training"])
             if self.average is not None:
                 mean = shard_like(state["average"]["mean"], self.model.state_dict())
@@ -325,7 +420,8 @@ class _Training:
             with warnings.catch_warnings():
                 if state["step"] == 0:  # a loss that has seen nothing is as it should be
                     warnings.simplefilter("ignore")
-                remembered = own_list_state(self.loss, state["loss"]) if self.local else state["loss"]
+                apart = state.get(SHARDS) is not None
+                remembered = own_list_state(self.loss, state["loss"]) if self.local and not apart else state["loss"]
                 self.loss.load_state_dict(shard_like(remembered, self.loss.state_dict()))
             self.optimiser.load_state_dict(shard_optimiser(state["optimiser"], self.optimiser))
             self.schedule.load_state_dict(state["schedule"])
@@ -349,17 +445,21 @@ class _Training:
         self.stepper.zero_grad()
         total, rows = torch.zeros((), device=self.fabric.device), 0
         for number in range(1, self.accumulate + 1):
-            batch = next(batches)
+            with part("loader"):
+                batch = next(batches)
             rows += len(batch.labels)
             with self.fabric.no_backward_sync(self.wrapped, enabled=number < self.accumulate):
-                value = self.wrapped(batch) / self.accumulate
-                self.fabric.backward(value)
+                with part("forward"):
+                    value = self.wrapped(batch) / self.accumulate
+                with part("backward"):
+                    self.fabric.backward(value)
             total = total + value.detach()
         self._check_gradient()
         clip = self.problem.gradient.clip
         if clip is not None:
             self.fabric.clip_gradients(self.wrapped, self.stepper, max_norm=clip, error_if_nonfinite=False)
-        self.stepper.step()
+        with part("optimiser"):
+            self.stepper.step()
         if self.average is not None:
             self.average.update()
         return total, rows * self.fabric.world_size
@@ -388,14 +488,13 @@ class _Training:
         self.model.load_state_dict(shard_like(weights, self.model.state_dict()))
 
     def _state_of(self, module: nn.Module) -> dict[str, Any]:
-        """Return the state dict of a module with whole tensors; buffers, which FSDP2 leaves alone, are rank 0's."""
-        state = module.state_dict()
+        """Return the state dict of a module; buffers, which FSDP2 leaves alone, are rank 0's."""
+        state: dict[str, Any] = module.state_dict()
         if self.sharded:
             for name, buffer in module.named_buffers():
                 if name in state and module is self.model:
                     dist.broadcast(buffer, src=0)
-        gathered: dict[str, Any] = whole(state)
-        return gathered
+        return state
 
     def _batches(self) -> Iterator[Batch]:
         while True:
@@ -429,11 +528,9 @@ class _Joint(nn.Module):
         return self.problem.training_step(self.model, self.loss, batch, previous=self.previous)
 
 
-def _save(training: _Training, checkpoints: Checkpoints, fabric: Fabric, *, best: bool) -> None:
-    state = training.save()
-    if fabric.is_global_zero:
-        checkpoints.save(state, training.step, best=best)
-    fabric.barrier()
+def _copy(state: Any) -> Any:
+    """Return a state with mappings of its own and the same values."""
+    return {key: _copy(value) for key, value in state.items()} if isinstance(state, Mapping) else state
 
 
 def _check_finite(loss: float, step: int) -> float:

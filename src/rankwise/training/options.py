@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
+import os
 import warnings
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from lightning_fabric import Fabric
+from lightning_fabric.plugins import DoublePrecision
 from lightning_fabric.strategies.ddp import DDPStrategy
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from lightning_fabric.strategies.model_parallel import ModelParallelStrategy
+from pydantic import BaseModel, ConfigDict, Field, ValidatorFunctionWrapHandler, field_validator, model_validator
 from torch import nn
 from torch.optim import SGD, AdamW, Optimizer
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler
 
-from rankwise.training.launchers import find_launch
+from rankwise.training.processes import find_launch, join
 from rankwise.training.weights import AverageWeights
 
 __all__ = [
@@ -45,7 +48,22 @@ NotNegative = Annotated[float, Field(ge=0)]
 class Options(BaseModel):
     """A group of options: unknown keys are refused, and an instance cannot be changed."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="wrap")
+    @classmethod
+    def _truth_is_no_number(cls, given: object, read: ValidatorFunctionWrapHandler) -> object:
+        """Refuse true and false where a number or a name is expected: pydantic would read them as 1 and 0."""
+        value: object = read(given)
+        pairs = [(given, value)]
+        if isinstance(given, list | tuple) and isinstance(value, tuple):
+            pairs = list(zip(given, value, strict=True))
+        for before, after in pairs:
+            if isinstance(before, bool) and not isinstance(after, bool):
+                raise ValueError(
+                    f"expected a number or a name, got {before}; put yes, no, on, off in quotes if they are names"
+                )
+        return value
 
 
 class OptimiserOptions(Options):
@@ -152,10 +170,11 @@ class EvaluationOptions(Options):
 
 class CheckpointOptions(Options):
     """Steps between checkpoints (by default one at each evaluation), and the number of recent ones to keep besides the
-    best."""
+    best. `background`: train on while a checkpoint is written, from a copy in memory."""
 
     every: Count | None = None
     keep: Count = 3
+    background: bool = False
 
 
 class GradientOptions(Options):
@@ -186,27 +205,56 @@ class DeviceOptions(Options):
     """Device, number of processes and precision.
 
     `devices` counts the processes on this machine, one device each; this program starts them unless torchrun or srun
-    has, which then decides how many. `precision`: "bf16" and "fp16" are mixed, half in the model and full in the loss.
-    A process gives up after `timeout` seconds without an answer from another.
+    has, which then decides how many. `accelerator`: "auto" is CUDA if there is one, else the CPU. `precision`: "bf16"
+    and "fp16" are mixed, half in the model and full in the loss. `tf32`: whether products of float32 matrices may round
+    their factors to TF32, on GPUs that have it. `channels_last`: whether the model stores images and filters with their
+    channels last, which convolutions in half precision or TF32 want. `compile`: whether torch.compile compiles the
+    training step, the loss included. `tables: sharded` shares the rows of the tables of users and items, and their
+    state in the optimiser, out to the processes. A process gives up after `timeout` seconds without an answer from
+    another.
     """
 
-    accelerator: Literal["cpu", "cuda", "auto"] = "auto"
+    accelerator: Literal["cpu", "cuda", "mps", "xpu", "auto"] = "auto"
     devices: Count = 1
     precision: Literal["32", "64", "bf16", "fp16"] = "32"
+    tf32: bool = False
+    channels_last: bool = False
+    compile: bool = False
+    tables: Literal["whole", "sharded"] = "whole"
     timeout: Positive = 1800.0
 
     @model_validator(mode="after")
     def _possible(self) -> DeviceOptions:
-        if self.accelerator == "cuda" and not torch.cuda.is_available():
-            raise ValueError('accelerator: expected a CUDA device for "cuda", got none (use "cpu")')
+        backends = {"cuda": torch.cuda, "mps": torch.backends.mps, "xpu": torch.xpu}
+        if self.accelerator in backends and not backends[self.accelerator].is_available():
+            raise ValueError(
+                f'accelerator: expected {self.accelerator.upper()} for "{self.accelerator}", which this machine lacks '
+                '(use "cpu")'
+            )
+        if self.accelerator == "xpu":
+            raise ValueError(
+                'accelerator: expected "cpu", "cuda" or "mps" in a recipe, got "xpu", which Lightning Fabric lacks; '
+                "losses and models run there in a loop of your own"
+            )
+        if self.accelerator == "mps" and (self.devices > 1 or self.precision == "64"):
+            raise ValueError('devices, precision: expected one device and no float64 with accelerator "mps"')
+        if self.tables == "sharded" and (self.compile or self.precision in ("bf16", "fp16")):
+            raise ValueError('tables: expected compile: false and precision "32" or "64" with "sharded"')
         if self.precision == "fp16" and not self.on_gpu:
             raise ValueError('precision: expected "32", "64" or "bf16" on the CPU, got "fp16"')
         return self
 
     @property
+    def device_type(self) -> str:
+        """Return the device that the run uses: "cpu", "cuda" or "mps"."""
+        if self.accelerator == "auto":
+            return "cuda" if torch.cuda.is_available() else "cpu"
+        return self.accelerator
+
+    @property
     def on_gpu(self) -> bool:
         """Return whether the run uses a GPU."""
-        return self.accelerator != "cpu" and torch.cuda.is_available()
+        return self.device_type != "cpu"
 
 
 PRECISIONS = {"32": "32-true", "64": "64-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
@@ -215,17 +263,30 @@ PRECISIONS = {"32": "32-true", "64": "64-true", "bf16": "bf16-mixed", "fp16": "1
 def make_fabric(options: DeviceOptions) -> Fabric:
     """Return a started Fabric; every process of a run must call this before anything costly."""
     launch = find_launch(options.devices)
-    several = launch.devices * launch.nodes > 1
+    processes, limit = launch.devices * launch.nodes, timedelta(seconds=options.timeout)
+    several = processes > 1
+    strategy: Any = DDPStrategy(timeout=limit) if several else "auto"
+    precision: dict[str, Any] = {"precision": PRECISIONS[options.precision]}
+    plugins: list[Any] = [launch.environment]
+    if several and options.tables == "sharded":
+        # Tables shard themselves, see `ShardedTable`; under this strategy Fabric takes float64 as a plugin only.
+        strategy = ModelParallelStrategy(
+            lambda module, _: module, data_parallel_size=processes, tensor_parallel_size=1, timeout=limit
+        )
+        if options.precision == "64":
+            plugins, precision = [*plugins, DoublePrecision()], {}
     with warnings.catch_warnings():
         # Fabric advises faster settings; the caller has chosen.
         warnings.simplefilter("ignore")
         fabric = Fabric(
-            accelerator="cuda" if options.on_gpu else "cpu",
+            accelerator=options.device_type,
             devices=launch.devices,
             num_nodes=launch.nodes,
-            strategy=DDPStrategy(timeout=timedelta(seconds=options.timeout)) if several else "auto",
-            plugins=[launch.environment],
-            precision=PRECISIONS[options.precision],  # type: ignore[arg-type]
+            strategy=strategy,
+            plugins=plugins,
+            **precision,
         )
+        if several and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+            join(options.device_type, limit)
         fabric.launch()
     return fabric

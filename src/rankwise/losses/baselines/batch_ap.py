@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from rankwise.checks import (
+    NumberedModule,
     check_finite,
     check_labels,
     check_positive,
@@ -13,16 +14,17 @@ from rankwise.checks import (
     check_tensor,
     first_order_only,
     full_precision,
-    outside_graphs,
+    in_graphs,
     outside_inference_mode,
 )
 from rankwise.distributed import gather_inputs
 from rankwise.estimators.groups import Link
-from rankwise.lists import Lists, PackedLists, Sides, pack, split_sides
+from rankwise.lists import Lists, PackedLists, Sides, anchors_that_count, pack, put_back, split_sides, take
 from rankwise.losses.base import ListLoss, with_gradient
 from rankwise.losses.baselines.shared import item_weights
-from rankwise.pairs import pair_sums
+from rankwise.pairs import pair_sums, pair_sums_within
 from rankwise.registry import LossRecord
+from rankwise.sorting import filled
 from rankwise.surrogates import PiecewiseStep, Sigmoid, Surrogate
 
 __all__ = ["ALRPLoss", "APLoss", "BlackboxAPLoss", "SmoothAPLoss", "pair_updates", "soft_ranks"]
@@ -131,7 +133,7 @@ class BlackboxAPLoss(ListLoss):
         scores = lists.scores.detach() + self.margin * (0.5 - positive.to(lists.scores.dtype))
         size = lists.mask.sum(1, keepdim=True).clamp_min(1)
         ranks, hits = mean_ranks(scores, lists.mask) / size, mean_ranks(scores, positive) / size
-        share = torch.zeros_like(scores).scatter_add_(1, sides.index, sides.share)
+        share = put_back(sides.share, sides.index, scores.shape[1])
         precision = hits / torch.where(lists.mask, ranks, 1)
         slope = share * precision / torch.where(lists.mask, ranks, 1)
         moved = mean_ranks(scores + self.strength * slope, lists.mask) / size
@@ -213,7 +215,7 @@ class APLoss(ListLoss):
         return with_gradient(values, lists.scores, gradient, type(self).__name__, reason), sides.valid
 
 
-class ALRPLoss(nn.Module):
+class ALRPLoss(NumberedModule):
     """Average localisation-recall-precision loss: AP-loss with localisation errors of the positives.
 
     The error of a positive i at rank_i among all items, with N_i negatives above it, is
@@ -251,7 +253,7 @@ class ALRPLoss(nn.Module):
     def extra_repr(self) -> str:
         return f"step={self.step}"
 
-    @outside_graphs
+    @in_graphs
     @outside_inference_mode
     def forward(self, scores: Tensor, labels: Tensor, errors: Tensor, *, mask: Tensor | None = None) -> Tensor:
         inputs = gather_inputs(lambda: _check_inputs(scores=scores, labels=labels, errors=errors, mask=mask))
@@ -261,12 +263,12 @@ class ALRPLoss(nn.Module):
             (lists,) = pack(scores.to(kind), labels, mask=mask).blocks
             check_labels(lists.labels, "binary", lists.mask)
             sides = split_sides(lists)
-            missed = errors.to(kind)[None].gather(1, sides.index) * sides.mask
+            missed = take(errors.to(kind)[None], sides.index) * sides.mask
             _check_errors(missed)
             return self._value(lists, sides, missed)
 
     def _value(self, lists: Lists, sides: Sides, errors: Tensor) -> Tensor:
-        positives = lists.scores.detach().gather(1, sides.index)
+        positives = take(lists.scores.detach(), sides.index)
         with torch.no_grad():
             above, rank = soft_ranks(lists, sides, self.step)
         at_or_above = errors / 2 + pair_sums(
@@ -307,18 +309,22 @@ def _check_errors(errors: Tensor) -> None:
 def soft_ranks(lists: Lists, sides: Sides, step: Surrogate) -> tuple[Tensor, Tensor]:
     """Compute the weight of the negatives above each positive, and its rank among all items, (Q, A) each.
 
+    In the padding both are any numbers, and the rank is not 0.
+
     A positive counts itself with its full weight; step(0) must be 1/2. These are Q x A x L pairs, computed in chunks of
     bounded memory.
     """
-    positives = lists.scores.gather(1, sides.index)
+    positives, anchors = take(lists.scores, sides.index), anchors_that_count(sides.index, sides.mask)
     weights = None if lists.weights is None else lists.weights.to(positives.dtype)
-    own = sides.mask.to(positives.dtype) if weights is None else weights.gather(1, sides.index) * sides.mask
-    above = pair_sums(
-        positives, lists.scores, step, weights=weights, anchor_mask=sides.mask, other_mask=sides.negatives.mask
+    own = sides.mask.to(positives.dtype) if weights is None else take(weights, sides.index) * sides.mask
+    above = pair_sums_within(
+        lists.scores, sides.index, step, weights=weights, anchor_mask=anchors, other_mask=sides.negatives
     )
-    among = pair_sums(positives, positives, step, weights=own, anchor_mask=sides.mask, other_mask=sides.mask)
+    # Positives in the padding have a weight of 0.
+    among = pair_sums(positives, positives, step, weights=own, anchor_mask=anchors)
     # The sum over all positives includes the positive itself with half of its weight.
-    rank = above + among + torch.where(sides.mask, own / 2, 1)
+    half = own / 2
+    rank = above + among + torch.where(sides.mask, half, filled((), 1.0, half.dtype, half.device))
     return above, rank
 
 
@@ -330,7 +336,7 @@ def pair_updates(lists: Lists, sides: Sides, step: Surrogate, costs: Tensor) -> 
         step: error of a pair, from 0 to 1.
         costs: (Q, A) weight of the pairs of positive i; 0 outside `sides.mask`.
     """
-    positives, weights = lists.scores.detach().gather(1, sides.index), item_weights(lists)
+    positives, weights = take(lists.scores.detach(), sides.index), item_weights(lists)
     # The derivative of the weighted sums in the weight of a negative is the update of that negative.
     with torch.enable_grad():
         counted = weights.clone().requires_grad_()
@@ -343,7 +349,9 @@ def pair_updates(lists: Lists, sides: Sides, step: Surrogate, costs: Tensor) -> 
             other_mask=sides.negatives.mask,
         )
         (pushed,) = torch.autograd.grad(sums, counted, costs)
-    return pushed.mul(weights).masked_fill_(lists.relevant, 0).scatter_add_(1, sides.index, -costs * sums.detach())
+    return pushed.mul(weights).masked_fill_(lists.relevant, 0) + put_back(
+        -costs * sums.detach(), sides.index, weights.shape[1]
+    )
 
 
 RECORDS = (

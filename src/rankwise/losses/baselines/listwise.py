@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad, softplus
 
-from rankwise.checks import check_count, check_positive, widen
-from rankwise.lists import Lists, PackedLists, find_chosen
+from rankwise.checks import check_count, check_positive, on_host, widen
+from rankwise.lists import Lists, PackedLists, anchors_that_count, find_chosen, take
 from rankwise.losses.base import ListLoss
 from rankwise.losses.baselines.shared import (
     by_grade,
@@ -115,7 +115,7 @@ def _log_choices(logits: Tensor, graded: RankedLists, placed: Tensor) -> Tensor:
     logits = logits.masked_fill(~graded.mask, least)
     top = logits.detach().amax(1, keepdim=True) if logits.shape[1] else logits
     far = (logits.detach() - top < -_SAFE_SPREAD) & graded.mask
-    if far.device.type != "cpu" or bool(far.any()):
+    if not on_host(far) or bool(far.any()):
         behind = pad(torch.logcumsumexp(logits.flip(1), 1).flip(1), (0, 1), value=least)
         group, after = behind.gather(1, graded.start), behind.gather(1, graded.end)
         return torch.logaddexp(group + torch.log1p(-placed), after + placed.log())
@@ -236,14 +236,17 @@ class ApproxNDCGLoss(ListLoss):
 
     def _approximate(self, lists: Lists) -> tuple[Tensor, Tensor]:
         gains = normalised_gains(lists, self.gain, None)
-        return 1 - self._approximate_ndcg(lists.scores, gains, lists.mask), grades_differ(lists) & (gains > 0).any(1)
+        mask = None if lists.full else lists.mask
+        return 1 - self._approximate_ndcg(lists.scores, gains, mask), grades_differ(lists) & (gains > 0).any(1)
 
-    def _approximate_ndcg(self, scores: Tensor, gains: Tensor, mask: Tensor) -> Tensor:
+    def _approximate_ndcg(self, scores: Tensor, gains: Tensor, mask: Tensor | None) -> Tensor:
         """Compute the smooth NDCG (Q,) from (Q, L) tensors; only items with a gain need a rank."""
         index, gaining = find_chosen(gains > 0)
-        above = pair_sums_within(scores, index, self.surrogate, anchor_mask=gaining, other_mask=mask)
+        anchors = anchors_that_count(index, gaining)
+        above = pair_sums_within(scores, index, self.surrogate, anchor_mask=anchors, other_mask=mask)
         # The sum contains 1/2 for the item itself, so its rank is above + 1/2. In the padding the log is not 0.
-        return (gains.gather(1, index) * gaining / torch.log2(above + 1.5)).sum(1)
+        counted = gains if index is None else take(gains, index) * gaining
+        return (counted / torch.log2(above + 1.5)).sum(1)
 
 
 class GumbelApproxNDCGLoss(ApproxNDCGLoss):
@@ -275,6 +278,7 @@ class GumbelApproxNDCGLoss(ApproxNDCGLoss):
     """
 
     remembers = ()
+    traceable = False
     steps: Tensor
 
     def __init__(

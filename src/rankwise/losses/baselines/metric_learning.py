@@ -12,7 +12,7 @@ from rankwise.checks import (
     check_count,
     first_order_only,
     full_precision,
-    outside_graphs,
+    in_graphs,
     outside_inference_mode,
 )
 from rankwise.distributed import gather_inputs
@@ -52,7 +52,7 @@ class MetricLearningLoss(MarkedModule):
         super().__init__()
         self.loss = loss
 
-    @outside_graphs
+    @in_graphs
     @outside_inference_mode
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         def prepare() -> dict[str, Tensor | None]:
@@ -91,6 +91,7 @@ class CrossBatchMemoryLoss(ExactModule, MetricLearningLoss):
     """
 
     remembers = ()
+    traceable = False
     vectors: Tensor
     classes: Tensor
 

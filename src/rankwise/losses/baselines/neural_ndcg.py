@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rankwise.checks import check_count, check_k, check_positive
+from rankwise.checks import check_count, check_k, check_positive, wide_dtype
 from rankwise.lists import Lists, PackedLists
 from rankwise.losses.base import ListLoss, with_gradient
 from rankwise.losses.baselines.shared import discounts, grades_differ, normalised_gains
@@ -72,7 +72,7 @@ class NeuralNDCGLoss(ListLoss):
 
     def _sorted(self, lists: Lists) -> tuple[Tensor, Tensor]:
         gains = normalised_gains(lists, self.gain, self.k)
-        discount = discounts(gains.shape[1], self.k, gains).to(gains.dtype)
+        discount = discounts(gains.shape[1], self.k, wide_dtype(gains.device), gains.device).to(gains.dtype)
         rows = max(1, _CHUNK // max(1, gains.shape[1] ** 2))
         best_first = argsort(-lists.scores, lists.mask)
 

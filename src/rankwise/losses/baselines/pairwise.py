@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from rankwise.checks import check_choice, check_k, check_positive, wide_dtype
+from rankwise.checks import check_choice, check_k, check_positive, on_host, wide_dtype
 from rankwise.estimators.groups import Link
 from rankwise.lists import Lists, PackedLists, split_sides
 from rankwise.losses.base import ListLoss
@@ -27,6 +27,7 @@ from rankwise.pairs import mean_over_negatives
 from rankwise.pairs.sums import DEVICE_CHUNK
 from rankwise.ranks import RankedLists, rank
 from rankwise.registry import LossRecord
+from rankwise.sorting import once_on_device
 from rankwise.surrogates import Gain, Logistic, OneSidedHuber, Sigmoid, Surrogate, gain_function
 
 __all__ = ["BPRLoss", "LambdaLoss", "LambdaRankLoss", "Pairs", "PairwiseAUROCLoss", "RankNetLoss", "preference_sums"]
@@ -70,8 +71,8 @@ class RankNetLoss(ListLoss):
         return values, valid
 
     def _mean_over_pairs(self, lists: Lists) -> tuple[Tensor, Tensor]:
-        graded = by_grade(lists)
-        weights = item_weights(lists).gather(1, graded.order)
+        graded = by_grade_on_host(lists)
+        weights = graded.sort(item_weights(lists))
 
         def weigh(pairs: Pairs) -> Tensor:
             better, worse = pairs.outer(weights)
@@ -145,26 +146,29 @@ class LambdaLoss(ListLoss):
         return values, valid
 
     def _weighted_pairs(self, lists: Lists) -> tuple[Tensor, Tensor]:
-        graded = by_grade(lists)
-        gains = normalised_gains(replace(lists, weights=None), self.gain, self.k)
-        gains, weights = (t.gather(1, graded.order) for t in (gains, relative_weights(lists)))
+        graded = by_grade_on_host(lists)
+        gains = graded.sort(normalised_gains(lists, self.gain, self.k, weighted=False))
+        weights = None if lists.weights is None else graded.sort(relative_weights(lists))
         groups = _tie_groups(lists, graded, self.k)
-        nearness = self.mu * _nearness(lists)
+        dtype, device = lists.scores.dtype, lists.scores.device
+        nearness: Tensor | None = None
+        if self.mu:
+            nearness = (self.mu * _nearness(lists.mask.shape[1], wide_dtype(device), device)).to(dtype)
 
         def weigh(pairs: Pairs) -> Tensor:
             high, low = pairs.outer(groups.discount)
             swap = (high - low).abs_()
             start, other_start = pairs.outer(groups.start)
             if groups.tied:
-                swap += torch.where(start == other_start, groups.spread[pairs.lists, pairs.better, None], 0)
-            if self.mu:
+                swap += groups.spread[pairs.lists, pairs.better, None] * (start == other_start)
+            if nearness is not None:
                 middle, other_middle = pairs.outer(groups.middle)
                 distance = (middle - other_middle).abs_().clamp_min_(2)
                 near = nearness[distance]
                 swap += near if self.k is None else near.mul_((start < self.k) | (other_start < self.k))
             better, worse = pairs.outer(gains)
             swap *= (better - worse).abs_()
-            if lists.weights is not None:
+            if weights is not None:
                 weight, other_weight = pairs.outer(weights)
                 swap *= weight * other_weight
             return swap
@@ -224,27 +228,41 @@ class _TieGroups:
     tied: bool
 
 
-def _tie_groups(lists: Lists, graded: RankedLists, k: int | None) -> _TieGroups:
-    ranked = rank(lists)
-    # From the order by score back to that of the input (scatter), then to the order by grade (gather).
-    start = torch.empty_like(ranked.order).scatter_(1, ranked.order, ranked.start).gather(1, graded.order)
-    size = torch.empty_like(ranked.order).scatter_(1, ranked.order, ranked.end - ranked.start).gather(1, graded.order)
-    discount = discounts(lists.mask.shape[1], k, lists.scores)
-    # Sums of d(p) and p d(p) up to each position give those over any group.
-    steps = torch.arange(len(discount), device=discount.device)
-    sums, moments = (pad(t.cumsum(0), (1, 0)) for t in (discount, discount * steps))
-    total, moment = (t[start + size] - t[start] for t in (sums, moments))
-    spread = 2 * ((size - 1 + 2 * start) * total - 2 * moment) / (size * (size - 1)).clamp_min(1)
+def _tie_groups(lists: Lists, graded: GradeOrder, k: int | None) -> _TieGroups:
+    if graded.ranked is None:
+        tied = True
+        falling = -lists.scores.detach()
+        if not lists.full:
+            falling = falling.masked_fill(~lists.mask, torch.inf)
+        ascending = falling.sort(1).values
+        start, end = (torch.searchsorted(ascending, falling, right=right) for right in (False, True))
+    else:
+        ranked = rank(lists)
+        tied = ranked.tied
+        # From the order by score back to that of the input (scatter), then to the order by grade.
+        start, end = (graded.sort(torch.empty_like(t).scatter_(1, ranked.order, t)) for t in (ranked.start, ranked.end))
+    wide, device = wide_dtype(lists.scores.device), lists.scores.device
+    size = end - start
+    middle = start + end
+    total, moment = (t[end] - t[start] for t in _discount_sums(lists.mask.shape[1], k, wide, device))
+    spread = 2 * ((middle - 1) * total - 2 * moment) / (size * (size - 1)).clamp_min(1)
     dtype = lists.scores.dtype
-    middle = 2 * start + size
-    return _TieGroups((total / size).to(dtype), spread.to(dtype), start.int(), middle.int(), ranked.tied)
+    index = torch.int64 if graded.ranked is None else torch.int32  # half as much to compare on the CPU
+    return _TieGroups((total / size).to(dtype), spread.to(dtype), start.to(index), middle.to(index), tied)
 
 
-def _nearness(lists: Lists) -> Tensor:
-    """Return |d(r) - d(r + 1)| for r = index / 2, at least 1."""
-    device = lists.scores.device
-    distance = torch.arange(2 * lists.mask.shape[1] + 1, dtype=wide_dtype(device), device=device).clamp_min_(2)
-    return (1 / torch.log2(1 + distance / 2) - 1 / torch.log2(2 + distance / 2)).to(lists.scores.dtype)
+@once_on_device
+def _discount_sums(length: int, k: int | None, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return the sums of d(p) and of p d(p) up to each position p, (2, length + 1); they give those of any group."""
+    discount = discounts(length, k, dtype, device)
+    return pad(torch.stack([discount, discount * torch.arange(length, device=device)]).cumsum(1), (1, 0))
+
+
+@once_on_device
+def _nearness(length: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return |d(r) - d(r + 1)| for r = index / 2, at least 1, up to the length of a list."""
+    distance = torch.arange(2 * length + 1, dtype=dtype, device=device).clamp_min_(2)
+    return 1 / torch.log2(1 + distance / 2) - 1 / torch.log2(2 + distance / 2)
 
 
 class PairwiseAUROCLoss(ListLoss):
@@ -313,15 +331,77 @@ class Pairs:
 
     def add(self, totals: Tensor, slopes: Tensor) -> None:
         """Add slopes (q, b, w) in the differences to the slopes (Q, L) in the values."""
-        totals[self.lists, self.better] += slopes.sum(2)
-        totals[self.lists, self.worse] -= slopes.sum(1)
+        totals[self.lists, self.better].add_(slopes.sum(2))
+        totals[self.lists, self.worse].sub_(slopes.sum(1))
+
+
+@dataclass(frozen=True)
+class GradeOrder:
+    """Order of the items of lists in pairs: by grade on the CPU, where it saves most pairs that do not count.
+
+    On an accelerator the order is that of the input, and all pairs are computed.
+
+    Attributes:
+        lists: the lists; ranked: their items sorted by grade, best first, or None.
+    """
+
+    lists: Lists
+    ranked: RankedLists | None
+
+    def sort(self, values: Tensor) -> Tensor:
+        """Return values (Q, L) of the items in this order."""
+        return values if self.ranked is None else values.gather(1, self.ranked.order)
+
+    def differ(self) -> Callable[[Pairs], Tensor]:
+        """Return a function that returns the mask (q, b, w) of those pairs of a chunk that differ in grade."""
+        if self.ranked is None:
+            labels, mask = self.lists.labels, self.lists.mask
+
+            def higher(pairs: Pairs) -> Tensor:
+                better, worse = pairs.outer(labels)
+                return better > worse if self.lists.full else (better > worse) & pairs.outer(mask)[1]
+
+            return higher
+        index = torch.arange(self.lists.mask.shape[1], dtype=torch.int32)
+        end, size = self.ranked.end.int(), self.ranked.size.int()
+
+        def behind(pairs: Pairs) -> Tensor:
+            below = index[pairs.worse] >= end[pairs.lists, pairs.better, None]
+            return below & (index[pairs.worse] < size[pairs.lists, None, None])
+
+        return behind
+
+    def chunks(self) -> Iterator[Pairs]:
+        """Yield chunks that cover all pairs of a better and a worse item, and on the CPU few others."""
+        lists, length = self.lists.mask.shape
+        if not lists or not length:
+            return
+        ranked = self.ranked
+        if ranked is None:
+            yield from _all_chunks(lists, length)
+            return
+        anchors = (ranked.end < ranked.size[:, None]).sum(1)
+        items = max(1, min(int(anchors.max()), _BETTER, _CHUNK // length))
+        rows = max(1, _CHUNK // (items * length))
+        for row in range(0, lists, rows):
+            some = slice(row, row + rows)
+            last = int(anchors[some].max())
+            for first in range(0, last, items):
+                # No item before the end of the first item's tie group is worse than any of these better items.
+                worse = slice(int(ranked.end[some, first].min()), length)
+                yield Pairs(some, slice(first, min(first + items, last)), worse)
+
+
+def by_grade_on_host(lists: Lists) -> GradeOrder:
+    """Return the order of the items in pairs."""
+    return GradeOrder(lists, by_grade(lists) if on_host(lists.labels) else None)
 
 
 PairWeights = Callable[[Pairs], Tensor]
 
 
 def preference_sums(
-    lists: Lists, graded: RankedLists, surrogate: Surrogate, weigh: PairWeights
+    lists: Lists, graded: GradeOrder, surrogate: Surrogate, weigh: PairWeights
 ) -> tuple[Tensor, Tensor]:
     """Compute sum_{i, j: y_i > y_j} w_ij l(s_i - s_j) of each list (Q,), and the sum of w_ij (Q,).
 
@@ -329,26 +409,24 @@ def preference_sums(
 
     Args:
         lists: the lists with the scores.
-        graded: their items sorted by grade (`by_grade`).
+        graded: the order of their items in pairs.
         surrogate: the function l.
-        weigh: function that returns the weights w (q, b, w) of a chunk of pairs, as a new tensor, sorted by grade.
+        weigh: function that returns the weights w (q, b, w) of a chunk of pairs, as a new tensor, in that order.
     """
-    scores = lists.scores.gather(1, graded.order)
+    scores = graded.sort(lists.scores)
     totals = scores.new_zeros(len(scores))
-    index = torch.arange(scores.shape[1], dtype=torch.int32, device=scores.device)
-    end, size = graded.end.int(), graded.size.int()
+    differ = graded.differ()
 
     def weighted_pairs() -> Iterator[tuple[Pairs, Tensor]]:
-        for pairs in _chunks(graded):
-            below = index[pairs.worse] >= end[pairs.lists, pairs.better, None]
-            yield pairs, weigh(pairs).mul_(below & (index[pairs.worse] < size[pairs.lists, None, None]))
+        for pairs in graded.chunks():
+            yield pairs, weigh(pairs).mul_(differ(pairs))
 
     def values_and_slopes(scores: Tensor) -> tuple[Tensor, Tensor]:
         values, slopes = scores.new_zeros(len(scores)), torch.zeros_like(scores)
         for pairs, weights in weighted_pairs():
             difference = pairs.difference(scores)
-            totals[pairs.lists] += weights.sum((1, 2))
-            values[pairs.lists] += surrogate.value(difference.clone()).mul_(weights).sum((1, 2))
+            totals[pairs.lists].add_(weights.sum((1, 2)))
+            values[pairs.lists].add_(surrogate.value(difference.clone()).mul_(weights).sum((1, 2)))
             pairs.add(slopes, surrogate.slope(difference).mul_(weights))
         return values, slopes
 
@@ -361,25 +439,6 @@ def preference_sums(
 
     values: Tensor = _OnePass.apply(scores, values_and_slopes, slopes_along)
     return values, totals
-
-
-def _chunks(graded: RankedLists) -> Iterator[Pairs]:
-    """Yield chunks that cover all pairs of a better and a worse item, and few others."""
-    lists, length = graded.lists.mask.shape
-    if not lists or not length:
-        return
-    if graded.lists.mask.device.type != "cpu":
-        yield from _all_chunks(lists, length)
-        return
-    anchors = (graded.end < graded.size[:, None]).sum(1)
-    items = max(1, min(int(anchors.max()), _BETTER, _CHUNK // length))
-    rows = max(1, _CHUNK // (items * length))
-    for row in range(0, lists, rows):
-        some = slice(row, row + rows)
-        last = int(anchors[some].max())
-        for first in range(0, last, items):
-            # No item before the end of the first item's tie group is worse than any of these better items.
-            yield Pairs(some, slice(first, min(first + items, last)), slice(int(graded.end[some, first].min()), length))
 
 
 def _all_chunks(lists: int, length: int) -> Iterator[Pairs]:

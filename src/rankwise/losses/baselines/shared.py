@@ -8,9 +8,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from rankwise.checks import wide_dtype, widen
+from rankwise.checks import widen
 from rankwise.lists import Lists, surely_all
 from rankwise.ranks import RankedLists, rank
+from rankwise.sorting import once_on_device
 
 __all__ = [
     "by_grade",
@@ -65,29 +66,35 @@ def grades_differ(lists: Lists) -> Tensor:
     """Return the mask (Q,) of lists with items of different grades; the others have nothing to rank."""
     if not lists.mask.shape[1]:
         return lists.mask.any(1)
+    if lists.full:
+        low, high = torch.aminmax(lists.labels, dim=1)
+        return low < high
     first = lists.labels[:, :1]
     if not surely_all(lists.mask[:, 0]):
         first = lists.labels.gather(1, lists.mask.int().argmax(1, keepdim=True))
     return ((lists.labels != first) & lists.mask).any(1)
 
 
-def discounts(length: int, k: int | None, like: Tensor) -> Tensor:
-    """Return 1 / log2(p + 1) at the positions p = 1, 2, ..., and 0 beyond k: (length,), on the device of `like`."""
-    positions = torch.arange(1, length + 1, dtype=wide_dtype(like.device), device=like.device)
+@once_on_device
+def discounts(length: int, k: int | None, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return 1 / log2(p + 1) at the positions p = 1, 2, ..., and 0 beyond k: (length,)."""
+    positions = torch.arange(1, length + 1, dtype=dtype, device=device)
     discount = 1 / torch.log2(positions + 1)
     return discount if k is None else discount * (positions <= k)
 
 
-def normalised_gains(lists: Lists, gain: Callable[[Tensor], Tensor], k: int | None) -> Tensor:
+def normalised_gains(lists: Lists, gain: Callable[[Tensor], Tensor], k: int | None, *, weighted: bool = True) -> Tensor:
     """Divide the gain of each item by the ideal DCG@k of its list, (Q, L): its NDCG@k at the first position.
 
-    Item weights multiply the gains. The result is 0 in the padding, and in lists without a gain.
+    If `weighted`, item weights multiply the gains. The result is 0 in the padding, and in lists without a gain.
     """
-    gains = gain(lists.labels).masked_fill(~lists.mask, 0)
-    if lists.weights is not None:
+    gains = gain(lists.labels)
+    if not lists.full:
+        gains = gains.masked_fill(~lists.mask, 0)
+    if weighted and lists.weights is not None:
         gains = gains * lists.weights
-    ideal = gains.sort(1, descending=True).values @ discounts(gains.shape[1], k, gains)
-    return (gains / ideal.masked_fill(ideal <= 0, 1)[:, None]).to(lists.scores.dtype)
+    ideal = gains.sort(1, descending=True).values @ discounts(gains.shape[1], k, gains.dtype, gains.device)
+    return (gains / ideal.clamp_min(torch.finfo(ideal.dtype).tiny)[:, None]).to(lists.scores.dtype)
 
 
 def by_grade(lists: Lists) -> RankedLists:

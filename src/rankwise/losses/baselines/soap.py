@@ -8,7 +8,7 @@ from torch import Tensor
 from rankwise.checks import check_share, first_order_only
 from rankwise.estimators import IdTable
 from rankwise.estimators.groups import Link
-from rankwise.lists import Lists, PackedLists, Sides, split_sides
+from rankwise.lists import Lists, PackedLists, Sides, split_sides, take
 from rankwise.losses.base import ListLoss
 from rankwise.pairs import mean_over_negatives, pair_sums
 from rankwise.registry import LossRecord
@@ -87,7 +87,7 @@ class SOAPLoss(ListLoss):
 
     def _observe(self, lists: Lists, sides: Sides) -> Tensor:
         """Compute g+ and g of each positive, (Q, A, 2)."""
-        positives = lists.scores.gather(1, sides.index)
+        positives = take(lists.scores, sides.index)
         above = mean_over_negatives(lists, sides, self.surrogate)
         among = pair_sums(positives, positives, self.surrogate, weights=sides.share, anchor_mask=sides.mask)
         hits = among * sides.rate[:, None]
@@ -120,7 +120,7 @@ def _keys(lists: Lists, sides: Sides, group_ids: Tensor) -> Tensor | None:
     for multiplier, shift in ((-4658895280553007687, 30), (-7723592293110705685, 27)):
         # A logical shift, which fills with zeros for negative numbers too.
         mixed = (mixed ^ ((mixed >> shift) & ((1 << (64 - shift)) - 1))) * multiplier
-    return lists.sample_ids.gather(1, sides.index) + mixed[:, None]
+    return take(lists.sample_ids, sides.index) + mixed[:, None]
 
 
 RECORDS = (

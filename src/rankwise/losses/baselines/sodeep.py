@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from rankwise.checks import check_count, check_positive
-from rankwise.lists import Lists, PackedLists, split_sides
+from rankwise.lists import Lists, PackedLists, split_sides, take
 from rankwise.losses.base import ListLoss
 from rankwise.losses.baselines.shared import item_weights
 from rankwise.registry import LossRecord
@@ -170,7 +170,7 @@ class SoDeepLoss(ListLoss):
         if not weights.shape[1]:
             return lists.scores.sum(1), sides.valid
         ranks = self.sorter(lists.scores, shares)
-        return (ranks.gather(1, sides.index) * sides.share).sum(1), sides.valid
+        return (take(ranks, sides.index) * sides.share).sum(1), sides.valid
 
 
 RECORDS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rankwise.checks import check_choice, check_k, check_positive, check_share, widen
+from rankwise.checks import check_choice, check_k, check_positive, check_share, on_host, widen
 from rankwise.lists import Lists, PackedLists
 from rankwise.losses.base import ListLoss
 from rankwise.losses.pap import SHORT_LISTS, top_negatives
@@ -110,7 +110,7 @@ class PrecisionAtKLoss(ListLoss):
     def _block_values(self, lists: Lists) -> tuple[Tensor, Tensor]:
         positives, negatives = two_sides(lists)
         n, valid = positives.size, (positives.size > 0) & (negatives.size > 0)
-        if not lists.scores.shape[1] or (valid.device.type == "cpu" and not bool(valid.any())):
+        if not lists.scores.shape[1] or (on_host(valid) and not bool(valid.any())):
             return lists.scores.sum(1) * 0, valid
         k = n if self.k is None else n.clamp_max(self.k)
         top = sort_by_score(best(negatives, k), best_first=True).first(k)

@@ -1,0 +1,153 @@
+"""Losses in plain torch, all pairs at once: what one would write for an accelerator, to count kernels beside ours.
+
+They have fixed shapes, check nothing, and keep their state in a dense table by index.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+from torch.nn.functional import normalize, softplus
+
+from benchmarks.device.cases import one_list, sampled_lists, vectors, whole_lists
+
+__all__ = ["PLAIN"]
+
+
+def huber(x, tau):
+    return torch.where(x < 0, 1 - 2 * x / tau, (1 - x / tau).clamp_min(0).square())
+
+
+def gains_of(labels, scores):
+    return torch.exp2(labels.to(scores.dtype)) - 1
+
+
+def discounts_of(scores):
+    positions = torch.arange(2, scores.shape[1] + 2, device=scores.device, dtype=scores.dtype)
+    return 1 / torch.log2(positions)
+
+
+def ideal_of(gains, discounts):
+    return (gains.sort(1, descending=True).values * discounts).sum(1)
+
+
+class SOPRC(nn.Module):
+    """SOPRC of one list, with running quantiles in a buffer."""
+
+    def __init__(self, quantiles=100, tau=0.1, tau_recall=0.001, odds=9.0, rate=0.1):
+        super().__init__()
+        self.register_buffer("quantiles", torch.zeros(quantiles))
+        self.register_buffer("seen", torch.zeros(()))
+        self.tau, self.tau_recall, self.odds, self.rate = tau, tau_recall, odds, rate
+
+    def forward(self, scores, labels):
+        positive = (labels == 1).to(scores.dtype)
+        negative, count, width = 1 - positive, positive.sum(), len(self.quantiles)
+        x = scores[:, None] - scores[None, :]
+        false = (huber(x, self.tau) * negative).sum(1) / negative.sum().clamp_min(1)
+        with torch.no_grad():
+            ascending = scores.masked_fill(labels != 1, torch.inf).sort().values
+            t = (torch.arange(width, device=scores.device) + 0.5) * count / width
+            observed = ascending[torch.minimum(t.floor(), count - 1).clamp_min(0).long()]
+            moved = torch.where(self.seen > 0, self.quantiles.lerp(observed, self.rate), observed)
+            self.quantiles.copy_(moved)
+            self.seen.fill_(1)
+            above = (self.quantiles[None] - scores[:, None]).clamp_min(0) / (2 * self.tau_recall)
+            recall = 1 / (width + 1) + torch.tanh(above).mean(1) * (width / (width + 1))
+        odds = self.odds * false / recall
+        return (odds / (1 + odds) * positive).sum() / count.clamp_min(1)
+
+
+class SONG(nn.Module):
+    """SONG of whole lists."""
+
+    def forward(self, scores, labels):
+        gains = gains_of(labels, scores)
+        ranks = (1 - (scores[:, :, None] - scores[:, None, :])).clamp_min(0).square().sum(2)
+        ideal = ideal_of(gains, discounts_of(scores)).clamp_min(1e-10)
+        return (1 - (gains / torch.log2(1 + ranks)).sum(1) / ideal).mean()
+
+
+class SampledSONG(nn.Module):
+    """SONG of sampled lists, with one average for each query and item."""
+
+    def __init__(self, queries=200, items=1000, rate=0.1):
+        super().__init__()
+        self.register_buffer("averages", torch.zeros(queries, items))
+        self.rate = rate
+
+    def forward(self, scores, labels, queries, items, size, ideal):
+        gains = gains_of(labels, scores)
+        observed = (1 - (scores[:, :, None] - scores[:, None, :])).clamp_min(0).square().mean(2)
+        with torch.no_grad():
+            average = self.averages[queries[:, None], items]
+            average = torch.where(average == 0, observed, average.lerp(observed, self.rate))
+            self.averages[queries[:, None], items] = average
+        ranks = size[:, None] * (average + observed - observed.detach())
+        return (1 - (gains / torch.log2(1 + ranks)).sum(1) / ideal).mean()
+
+
+class SmoothAP(nn.Module):
+    def forward(self, scores, labels):
+        positive = (labels == 1).to(scores.dtype)
+        others = 1 - torch.eye(len(scores), device=scores.device)
+        steps = torch.sigmoid((scores[None] - scores[:, None]) / 0.01) * others
+        precision = (1 + (steps * positive).sum(1)) / (1 + steps.sum(1))
+        return 1 - (precision * positive).sum() / positive.sum()
+
+
+class RetrievalSOPRC(nn.Module):
+    """SOPRC of cosines, with the recall of the batch."""
+
+    def forward(self, embeddings, classes):
+        units = normalize(embeddings)
+        scores = units @ units.T
+        same = classes[:, None] == classes
+        itself = torch.eye(len(classes), device=classes.device, dtype=torch.bool)
+        positive, negative = (same & ~itself).to(scores.dtype), (~same).to(scores.dtype)
+        x = scores[:, :, None] - scores[:, None, :]
+        false = (huber(x, 0.1) * negative[:, None]).sum(2) / negative.sum(1, keepdim=True).clamp_min(1)
+        count = positive.sum(1, keepdim=True).clamp_min(1)
+        with torch.no_grad():
+            recall = ((torch.tanh((-x).clamp_min(0) / 0.002) * positive[:, None]).sum(2) + 1) / count
+        odds = 9 * false / recall
+        return ((odds / (1 + odds) * positive).sum(1) / count[:, 0]).mean()
+
+
+class ApproxNDCG(nn.Module):
+    def forward(self, scores, labels):
+        gains = gains_of(labels, scores)
+        ranks = 0.5 + torch.sigmoid(scores[:, None, :] - scores[:, :, None]).sum(2)
+        ideal = ideal_of(gains, discounts_of(scores)).clamp_min(1e-10)
+        return (1 - (gains / torch.log2(1 + ranks)).sum(1) / ideal).mean()
+
+
+class LambdaRank(nn.Module):
+    def forward(self, scores, labels):
+        gains, discounts = gains_of(labels, scores), discounts_of(scores)
+        with torch.no_grad():
+            discount = discounts[scores.argsort(1, descending=True).argsort(1)]
+            gap = (gains[:, :, None] - gains[:, None]).abs() * (discount[:, :, None] - discount[:, None]).abs()
+            weights = gap / ideal_of(gains, discounts)[:, None, None] * (labels[:, :, None] > labels[:, None])
+        logistic = softplus(-(scores[:, :, None] - scores[:, None]))
+        return (weights * logistic).sum((1, 2)).mean() / math.log(2)
+
+
+def _known_lists(seed):
+    (scores, labels), ids = sampled_lists(seed)
+    size, ideal = torch.full((len(scores),), 1000.0), torch.full((len(scores),), 30.0)
+    return (scores, labels, ids["query_ids"], ids["sample_ids"], size, ideal), {}
+
+
+# The plain version of a case: how it is made, and its batches.
+PLAIN = {
+    "SOPRC, 64 + 960": (SOPRC, one_list),
+    "SONG, 64 x 100": (SONG, whole_lists),
+    "SONG, sampled 64 x 100": (SampledSONG, _known_lists),
+    "retrieval SOPRC, 224": (RetrievalSOPRC, vectors),
+    "LambdaRank, 256 x 310": (LambdaRank, lambda seed: whole_lists(seed, lists=256, items=310)),
+    "ApproxNDCG, 64 x 100": (ApproxNDCG, whole_lists),
+    "Smooth-AP, 64 + 960": (SmoothAP, one_list),
+}
