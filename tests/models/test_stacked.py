@@ -15,7 +15,7 @@ import rankwise as rw
 from rankwise.data import Part, TableSchema, put_in_folds
 from rankwise.models import StackedScorer
 from rankwise.models.bins import PiecewiseLinear
-from rankwise.models.stacked import Ramps, fit_logistic, scale_of
+from rankwise.models.stacked import LEARNERS, Ramps, fit_logistic, scale_of
 from rankwise.problems import Tabular
 from rankwise.training import Interrupted
 
@@ -74,7 +74,7 @@ def test_the_sum_is_that_of_the_mean_members_and_training_sees_the_networks_alon
     torch.testing.assert_close(scores[..., 0], unit[:, :3])
     torch.testing.assert_close(scores[..., 1], unit[:, 3:])
     torch.testing.assert_close(model(features), scores[..., :2].mean((1, 2)))  # nothing is mixed yet
-    factors = torch.tensor([0.5, 0.0, 2.0, 1.0, 3.0])
+    factors = torch.tensor([0.5, 0.0, 2.0, 1.0, 3.0, 0.25, 1.5])
     model.mix(factors, -1.5)
     torch.testing.assert_close(model(features), scores.mean(1) @ factors - 1.5)
 
@@ -138,7 +138,7 @@ def test_networks_of_a_fold_learn_nothing_from_it():
 def test_scores_of_rows_in_folds_are_those_of_the_member_that_left_them_out():
     folds = torch.arange(400) % 3
     model, features, labels = fitted(folds)
-    model.mix(torch.tensor([0.5, 0.0, 2.0, 1.0, 3.0]), -1.5)
+    model.mix(torch.tensor([0.5, 0.0, 2.0, 1.0, 3.0, 0.25, 1.5]), -1.5)
     part = Part(features, labels, folds=folds)
     problem = Tabular()
     by_member = model.mixed(model.member_scores(features))
@@ -156,7 +156,7 @@ def test_the_default_of_tables_is_chosen_out_of_fold_and_is_the_same_every_time(
     run, source = train_default(problem)
     assert isinstance(run.model, StackedScorer)
     shares = run.record["settings"]["shares"]
-    assert set(shares) == {"network", "network, cross entropy", "linear", "ramps", "balanced ramps"}
+    assert set(shares) == set(LEARNERS)
     assert min(shares.values()) >= 0
     torch.testing.assert_close(run.model.factors, torch.tensor(run.record["settings"]["factors"]))
     # All rows but those of the test part are learned from, once.

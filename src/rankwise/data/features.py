@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import warnings
@@ -84,6 +85,28 @@ class FeatureEncoding:
             return tuple(f"{column}={value or 'missing'}" for value in self.categories[column])
         further = (f"{column} month", f"{column} weekday") if column in self.dates else ()
         return (column, *further, *((f"{column} missing",) if column in self.indicators else ()))
+
+    @property
+    def codes(self) -> tuple[tuple[int, int], ...]:
+        """Return for each input its column and its code there, see `rankwise.models.Columns`.
+
+        Codes of categories are in the order of their names; a missing category has the code of a missing cell. Month
+        and day of the week are columns of their own.
+        """
+        codes: list[tuple[int, int]] = []
+        columns = itertools.count()
+        for name in self.names:
+            column = next(columns)
+            if name in self.categories:
+                known = [value for value in self.categories[name] if value != ABSENT]
+                codes += [(column, known.index(value) + 1 if value in known else 0) for value in self.categories[name]]
+                continue
+            codes.append((column, -1))
+            if name in self.dates:
+                codes += [(next(columns), -1), (next(columns), -1)]
+            if name in self.indicators:
+                codes.append((column, 0))
+        return tuple(codes)
 
     def kind(self, column: str) -> str:
         """Return "category", "date" or "number"."""

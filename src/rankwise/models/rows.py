@@ -157,13 +157,26 @@ class Scaling(nn.Module):
         """Scale rows (N, D)."""
         return (self._shape(features) - self.mean) * self.factor
 
+    def invert(self, scaled: Tensor, columns: Tensor) -> Tensor:
+        """Return what scaled values (n,) of columns (n,) were before; columns of constants have no answer."""
+        values = scaled / self.factor[columns].to(scaled) + self.mean[columns].to(scaled)
+        return values.sign() * values.abs().expm1() if self.kind == "log" else values
+
+    def fill(self, features: Tensor) -> Tensor:
+        """Return rows (N, D) with the medians instead of missing values, if they are to be filled in."""
+        return self._fill(features, slice(None))
+
     def extra_repr(self) -> str:
         return f"{len(self.mean)}, kind={self.kind!r}"
 
     def _shape(self, features: Tensor, columns: slice | int = slice(None)) -> Tensor:
-        if self.median is not None:
-            features = torch.where(features.isnan(), self.median[columns].to(features.dtype), features)
+        features = self._fill(features, columns)
         return features.sign() * features.abs().log1p() if self.kind == "log" else features
+
+    def _fill(self, features: Tensor, columns: slice | int) -> Tensor:
+        if self.median is None:
+            return features
+        return torch.where(features.isnan(), self.median[columns].to(features.dtype), features)
 
 
 def scaled(model: nn.Module, width: int, kind: str, *, fill_missing: bool = False) -> nn.Module:

@@ -1,19 +1,34 @@
-"""Networks beside logistic regressions of the same rows, stacked."""
+"""Networks, logistic regressions and trees of the same rows, stacked."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits
+from torch.nn import functional
 
 from rankwise.checks import check_count
+from rankwise.models.columns import NUMBER, Columns
 from rankwise.models.members import Members
 from rankwise.models.rows import Scaling
+from rankwise.models.trees import (
+    BOOSTING,
+    EXTRA_TREES,
+    Tree,
+    Trees,
+    build_boosting,
+    build_extra_trees,
+    fit_trees,
+    read_boosting,
+    read_extra_trees,
+    share_margin,
+)
 
-__all__ = ["Ramps", "StackedScorer", "fit_logistic", "out_of_fold", "scale_of"]
+__all__ = ["LEARNERS", "Ramps", "StackedScorer", "fit_logistic", "out_of_fold", "scale_of"]
 
+LEARNERS = ("network", "network, cross entropy", "linear", "ramps", "balanced ramps", "boosting", "extra trees")
 # Networks, which differ in their loss.
 _NETWORKS = 2
 # Regressions: of the scaled features; of their ramps; of their ramps, with both classes of equal weight.
@@ -67,12 +82,13 @@ class Ramps(nn.Module):
 
 
 class StackedScorer(nn.Module):
-    """Log odds of positive rows: `sum_k factor_k score_k + constant` of two networks and three logistic regressions.
+    """Log odds of positive rows: `sum_k factor_k score_k + constant` of two networks, three logistic regressions,
+    boosted trees and extremely randomised trees, in the order of `LEARNERS`.
 
     There are M members of each, and a score is the mean of theirs. If the rows are in M folds, member m learns nothing
     from fold m, so that the scores of all rows by members that did not learn from them can decide the factors. The two
     networks differ in the loss that they are trained with. The inputs of the regressions are the scaled features, their
-    `Ramps`, and the ramps with both classes of equal weight.
+    `Ramps`, and the ramps with both classes of equal weight. The trees are scikit-learn's, turned into tensors.
 
     In training mode the scores (N, 2 M) are those of the networks, which are trained by themselves: first all members
     of the one, then all of the other. Before `mix` the scores (N,) are the means of those.
@@ -83,6 +99,7 @@ class StackedScorer(nn.Module):
         members: M.
         scaling: of the features, see `Scaling`; fill_missing: see there. Scaled features are squashed into (-3, 3).
         bins: ramps of each feature.
+        columns: the column and the code of each feature, see `Columns`, for the trees; by default all are numbers.
 
     Example:
         >>> rows, labels = torch.randn(200, 3), torch.arange(200) % 5 == 0
@@ -90,7 +107,7 @@ class StackedScorer(nn.Module):
         >>> _ = model.scaling.fit(rows)
         >>> model.fit(rows, labels, torch.arange(200) % 2, regularisation=10.0)
         >>> model.member_scores(rows).shape
-        torch.Size([200, 2, 5])
+        torch.Size([200, 2, 7])
     """
 
     linear: Tensor
@@ -109,6 +126,7 @@ class StackedScorer(nn.Module):
         scaling: str = "standard",
         fill_missing: bool = False,
         bins: int = 8,
+        columns: Sequence[tuple[int, int]] | None = None,
     ) -> None:
         super().__init__()
         self.scaling = Scaling(width, scaling, fill_missing=fill_missing)
@@ -119,7 +137,12 @@ class StackedScorer(nn.Module):
         self.register_buffer("linear", torch.zeros(members, _REGRESSIONS, width * (bins + 1) + 1))
         self.register_buffer("centre", torch.zeros(_NETWORKS * members))
         self.register_buffer("spread", torch.ones(_NETWORKS * members))
-        self.register_buffer("factors", torch.tensor([1 / _NETWORKS] * _NETWORKS + [0.0] * _REGRESSIONS))
+        self.columns = Columns([(column, NUMBER) for column in range(width)] if columns is None else columns)
+        self.boosting = Trees(members, self.columns.width, *BOOSTING)
+        self.extra_trees = Trees(members, self.columns.width, *EXTRA_TREES)
+        factors = torch.zeros(len(LEARNERS))
+        factors[:_NETWORKS] = 1 / _NETWORKS
+        self.register_buffer("factors", factors)
         self.register_buffer("constant", torch.zeros(()))
         self.register_buffer("fitted", torch.tensor(False))
 
@@ -129,24 +152,45 @@ class StackedScorer(nn.Module):
             return self.network_scores(features)
         scaled = self._scale(features)
         networks = self._standardised(scaled).mean(1)
-        return self.mixed(torch.cat([networks, self._regressions(scaled, self.linear.mean(0))], 1))
+        regressions = self._regressions(scaled, self.linear.mean(0))
+        return self.mixed(torch.cat([networks, regressions, self._trees(features).mean(1)], 1))
 
     def network_scores(self, features: Tensor) -> Tensor:
         """Return the scores (N, 2 M) that are trained: of all members of the one network, then of the other."""
         return self._networks(self._scale(features))
 
     @torch.no_grad()
-    def fit(self, features: Tensor, labels: Tensor, folds: Tensor | None, *, regularisation: float) -> None:
-        """Fit the regressions, and the scale of the scores of the trained networks.
+    def fit(
+        self,
+        features: Tensor,
+        labels: Tensor,
+        folds: Tensor | None,
+        *,
+        regularisation: float,
+        weights: Tensor | None = None,
+    ) -> None:
+        """Fit regressions and trees, and the scale of the scores of the trained networks.
 
         Args:
             features: (N, D); labels: (N,) above 0 for positives.
             folds: (N,) the member that does not learn from a row; None if all learn from all rows.
             regularisation: `regularisation / 2` is the cost of the squared weights of a regression.
+            weights: (N,) of the rows; by default 1.
         """
+        weights = torch.ones(len(labels), dtype=torch.float64, device=labels.device) if weights is None else weights
+        self._fit_regressions(features, labels > 0, folds, weights.double(), regularisation)
+        self._fit_trees(features, labels > 0, folds, weights)
+        centre, spread = scale_of(self._networks(self._scale(features)), labels > 0)
+        self.centre.copy_(centre)
+        self.spread.copy_(spread)
+        self.fitted.fill_(True)
+
+    def _fit_regressions(
+        self, features: Tensor, positive: Tensor, folds: Tensor | None, weights: Tensor, regularisation: float
+    ) -> None:
         scaled = self._scale(features)
         self.ramps.fit(scaled)
-        inputs, width, positive = self._inputs(scaled).double(), scaled.shape[1], labels > 0
+        inputs, width = self._inputs(scaled).double(), scaled.shape[1]
         self.linear.zero_()
         for row, columns, balanced in (
             (0, slice(0, width), False),
@@ -156,22 +200,51 @@ class StackedScorer(nn.Module):
             own, fitted = inputs[:, columns].contiguous(), None
             for member in range(self.members):
                 if fitted is None or folds is not None:
-                    learned = torch.ones_like(positive) if folds is None else folds != member
-                    weights = _row_weights(positive, learned, balanced=balanced)
+                    learned = weights if folds is None else weights * (folds != member)
+                    cost = _balance(positive, learned) if balanced else learned
                     # Members are alike: one begins where the one before it ended.
-                    fitted = fit_logistic(own, positive, weights, regularisation=regularisation, start=fitted)
+                    fitted = fit_logistic(own, positive, cost, regularisation=regularisation, start=fitted)
                 self.linear[member, row, columns], self.linear[member, row, -1] = fitted[:-1], fitted[-1]
-        centre, spread = scale_of(self._networks(scaled), positive)
-        self.centre.copy_(centre)
-        self.spread.copy_(spread)
-        self.fitted.fill_(True)
+
+    def _fit_trees(self, features: Tensor, positive: Tensor, folds: Tensor | None, weights: Tensor) -> None:
+        filled = self.scaling.fill(features)
+        table, scaled = self.columns(filled), self.columns(filled, self._scale(features))
+        for member in range(self.members):
+            learned = slice(None) if folds is None else folds != member
+            rows = positive[learned], weights[learned]
+            boosting = fit_trees(build_boosting(random_state=member), table[learned], *rows)
+            trees, constant = read_boosting(boosting)
+            self.boosting.plant(member, trees, constant=constant)
+            # These trees draw their thresholds between the least and the largest value, which should not be far out.
+            extra_trees = fit_trees(build_extra_trees(random_state=member), scaled[learned], *rows)
+            self.extra_trees.plant(member, [self._unscale(tree) for tree in read_extra_trees(extra_trees)])
+
+    def _unscale(self, tree: Tree) -> Tree:
+        """Return a tree of columns as they are for one of scaled columns.
+
+        Comparisons of numbers that no arithmetic has rounded lead to the same leaf wherever the model runs.
+        """
+        numbers = self.columns.numbers.cpu()
+        asked = torch.from_numpy(tree.features.astype(np.int64))
+        at = torch.from_numpy(tree.thresholds) / _BOUND
+        unsquashed = at * _BOUND / (1 - at.square()).clamp_min(0).sqrt()
+        is_number = torch.from_numpy(~tree.leaf) & (asked < len(numbers))
+        columns = numbers[asked[is_number]].to(self.constant.device)
+        thresholds = tree.thresholds.copy()
+        scaled = unsquashed[is_number].to(self.constant.device)
+        thresholds[is_number.numpy()] = self.scaling.invert(scaled, columns).numpy(force=True)
+        return tree._replace(thresholds=thresholds)
 
     @torch.no_grad()
     def member_scores(self, features: Tensor) -> Tensor:
-        """Return the scores (N, M, K) of each member: of its networks, standardised, and of its regressions."""
+        """Return the scores (N, M, K) of the learners of each member; the networks' are standardised."""
         scaled = self._scale(features)
+        networks = self._standardised(scaled)
+        # Before `fit` the others have learned nothing.
+        if not self.fitted:
+            return functional.pad(networks, (0, len(LEARNERS) - _NETWORKS))
         regressions = torch.stack([self._regressions(scaled, linear) for linear in self.linear], 1)
-        return torch.cat([self._standardised(scaled), regressions], 2)
+        return torch.cat([networks, regressions, self._trees(features)], 2)
 
     def mix(self, factors: Tensor, constant: float) -> None:
         """Set the factors (K,) and the constant of the sum."""
@@ -203,6 +276,13 @@ class StackedScorer(nn.Module):
     def _regressions(self, scaled: Tensor, linear: Tensor) -> Tensor:
         return self._inputs(scaled) @ linear[:, :-1].T + linear[:, -1]
 
+    def _trees(self, features: Tensor) -> Tensor:
+        """Return the log odds (N, M, 2) of boosted and of extremely randomised trees."""
+        table = self.columns(self.scaling.fill(features))
+        margin = share_margin(EXTRA_TREES.trees)
+        share = margin + (1 - 2 * margin) * self.extra_trees(table)
+        return torch.stack([self.boosting(table), share.logit()], 2)
+
 
 def out_of_fold(scores: Tensor, folds: Tensor) -> Tensor:
     """Return of member scores (N, M, ...) those (N, ...) of the member that did not learn from the row.
@@ -230,13 +310,10 @@ def scale_of(scores: Tensor, positive: Tensor) -> tuple[Tensor, Tensor]:
     return middle, torch.where(spread > 0, spread, 1.0)
 
 
-def _row_weights(positive: Tensor, learned: Tensor, *, balanced: bool) -> Tensor:
-    """Return the weights (N,) of rows: 0 of those left out, else 1, or so that both classes weigh the same."""
-    weights = learned.double()
-    if balanced:
-        kinds = torch.stack([(weights * ~positive).sum(), (weights * positive).sum()]).clamp_min(1)
-        weights = weights * (weights.sum() / (2 * kinds))[positive.long()]
-    return weights
+def _balance(positive: Tensor, weights: Tensor) -> Tensor:
+    """Return the weights (N,) of rows times a number for each class, so that both weigh the same."""
+    kinds = torch.stack([(weights * ~positive).sum(), (weights * positive).sum()]).clamp_min(1)
+    return weights * (weights.sum() / (2 * kinds))[positive.long()]
 
 
 def fit_logistic(
@@ -268,7 +345,7 @@ def fit_logistic(
     def cost() -> Tensor:
         optimiser.zero_grad()
         logits = features @ at[:-1] + at[-1]
-        fit = (weights * binary_cross_entropy_with_logits(logits, targets, reduction="none")).sum()
+        fit = (weights * functional.binary_cross_entropy_with_logits(logits, targets, reduction="none")).sum()
         value = (fit + regularisation * at[:-1].square().sum() / 2) / total
         value.backward()
         return value

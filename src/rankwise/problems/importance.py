@@ -12,6 +12,7 @@ from rankwise.checks import check_count
 from rankwise.data import Part, TableSchema
 from rankwise.metrics import evaluate_grades
 from rankwise.metrics.names import create_metric
+from rankwise.models.trees import Trees
 from rankwise.problems.inspection import spread_over
 from rankwise.problems.problem import Problem
 
@@ -20,6 +21,8 @@ __all__ = ["REPEATS", "Importance", "has_importance", "measure_importance", "qui
 REPEATS = 5
 # Numbers that a model takes in all, over columns, shuffles, rows and inputs: about ten seconds.
 NUMBERS = 200_000_000
+# So many nodes of trees are looked up in the time of one number.
+LOOK_UPS = 14
 # Rows to look at, within these numbers: fewer say too little, more add nothing that can be seen.
 FEWEST, MOST = 500, 20_000
 
@@ -74,8 +77,9 @@ def has_importance(problem: Problem[Any, Any], schema: object) -> bool:
 
 
 def quick_importance(problem: Problem[Any, Any], model: nn.Module, schema: Any, part: Any) -> Importance | None:
-    """Return the importance of the columns if it is defined and takes seconds: up to about 280 columns, or few rows."""
-    if not has_importance(problem, schema) or _rows_to_look_at(schema, REPEATS) < min(FEWEST, len(part)):
+    """Return the importance of the columns if it is defined and takes seconds: up to about 280 columns (130 with
+    trees), or few rows."""
+    if not has_importance(problem, schema) or _rows_to_look_at(schema, model, REPEATS) < min(FEWEST, len(part)):
         return None
     return measure_importance(problem, model, schema, part)
 
@@ -112,7 +116,7 @@ def measure_importance(
     check_count("repeats", repeats)
     name = create_metric(problem.metric if metric is None else metric).name
     columns = schema.features
-    some = _some_rows(part, max(FEWEST, _rows_to_look_at(schema, repeats)))
+    some = _some_rows(part, max(FEWEST, _rows_to_look_at(schema, model, repeats)))
     lists = torch.zeros(len(some), dtype=torch.int64)
     if some.query_ids is not None:
         lists = some.query_ids.unique(return_inverse=True)[1]
@@ -156,8 +160,9 @@ class _Rows:
         return result.per_query[self.metric].view(versions, count).nanmean(1)
 
 
-def _rows_to_look_at(schema: TableSchema, repeats: int) -> int:
-    return min(MOST, NUMBERS // (repeats * len(schema.features) * len(schema.inputs)))
+def _rows_to_look_at(schema: TableSchema, model: nn.Module, repeats: int) -> int:
+    look_ups = sum(module.look_ups for module in model.modules() if isinstance(module, Trees))
+    return min(MOST, NUMBERS // (repeats * len(schema.features) * (len(schema.inputs) + look_ups // LOOK_UPS)))
 
 
 def _some_rows(part: Part, most: int) -> Part:

@@ -20,7 +20,7 @@ from rankwise.losses import LOSSES, data_prior
 from rankwise.metrics import average_precision, evaluate
 from rankwise.models import MLPScorer, StackedScorer, fit_scaling, scaled
 from rankwise.models.mixing import fit_mix, fit_sigmoid
-from rankwise.models.stacked import out_of_fold, scale_of
+from rankwise.models.stacked import LEARNERS, out_of_fold, scale_of
 from rankwise.problems.batches import ROWS_AT_ONCE, batches_of, predict_all, shuffled_batches
 from rankwise.problems.inspection import Inspection, inspect_items, spread_over
 from rankwise.problems.problem import Batches, DataOptions, LossChoice, Names, Problem, Settings, Sources, batch_size
@@ -62,9 +62,10 @@ class MLPOptions(Options):
 
 class EnsembleOptions(Options):
     """Cut the rows into `folds` and train one member without each fold. A member has two networks, one trained with the
-    loss and one with cross entropy, and three logistic regressions: of the scaled features, of `bins` ramps between the
-    quantiles of each feature, and of these ramps with both classes of equal weight. The squared weights of a regression
-    cost `regularisation` / 2. With more than `most` ramps in all, one network is trained alone."""
+    loss and one with cross entropy; three logistic regressions: of the scaled features, of `bins` ramps between the
+    quantiles of each feature, and of these ramps with both classes of equal weight; boosted trees and extremely
+    randomised trees. The squared weights of a regression cost `regularisation` / 2. With more than `most` ramps in all,
+    one network is trained alone."""
 
     folds: Annotated[int, Field(ge=2)] = 5
     regularisation: Positive = 3.0
@@ -73,7 +74,7 @@ class EnsembleOptions(Options):
 
 
 class StackOptions(MLPOptions):
-    """Fully connected networks, and regressions beside them; the scores of rows by members that did not learn from them
+    """Fully connected networks, regressions and trees; the scores of rows by members that did not learn from them
     decide how much each counts. `ensemble: null` trains one network alone."""
 
     ensemble: EnsembleOptions | None = EnsembleOptions()
@@ -156,6 +157,7 @@ class Tabular(Problem[TableSchema, Part]):
             scaling=options.scaling,
             fill_missing=fill_missing,
             bins=ensemble.bins,
+            columns=schema.encoding.codes,
         )
 
     def _ensemble(self, width: int) -> EnsembleOptions | None:
@@ -169,26 +171,30 @@ class Tabular(Problem[TableSchema, Part]):
     def complete_model(
         self, model: nn.Module, split: Split[Part], settings: Mapping[str, Any] | None = None
     ) -> Settings:
-        """Fit the regressions; choose out of fold how much they and the networks count."""
+        """Fit regressions and trees; choose out of fold how much they and the networks count."""
         if not isinstance(model, StackedScorer) or self.model.ensemble is None:
             return {}
-        device, train = model.constant.device, split.train
-        rows = _rows_to_regress_on(train.labels)
-        part = train.take(rows)
-        features, folds = part.features[:].to(device), None if part.folds is None else part.folds.to(device)
-        model.fit(features, part.labels.to(device), folds, regularisation=self.model.ensemble.regularisation)
+        device, (part, weights) = model.constant.device, _some_rows(split.train)
+        model.fit(
+            part.features[:].to(device),
+            part.labels.to(device),
+            None if part.folds is None else part.folds.to(device),
+            regularisation=self.model.ensemble.regularisation,
+            weights=weights.to(device),
+        )
         if settings is None:
-            judged = part if part.folds is not None else split.part("validation")
-            by_member, positive = _member_scores(model, judged.features), judged.labels > 0
-            scores = (by_member.mean(1) if judged.folds is None else out_of_fold(by_member, judged.folds)).T
-            mix = fit_mix(scores, positive)
-            names = ("network", "network, cross entropy", "linear", "ramps", "balanced ramps")
-            alone = average_precision(scores, positive.long().expand(scores.shape), reduction="none")
+            if part.folds is None:
+                part, weights = _some_rows(split.part("validation"))
+            by_member, positive = _member_scores(model, part.features), part.labels > 0
+            scores = (by_member.mean(1) if part.folds is None else out_of_fold(by_member, part.folds)).T
+            mix = fit_mix(scores, positive, weights)
+            labels, importance = (each.expand(scores.shape) for each in (positive.long(), weights))
+            alone = average_precision(scores, labels, weights=importance, reduction="none")
             settings = {
                 "factors": mix.factors.tolist(),
                 "constant": mix.constant,
-                "shares": dict(zip(names, mix.shares.tolist(), strict=True)),
-                "ap": dict(zip(names, alone.tolist(), strict=True)),
+                "shares": dict(zip(LEARNERS, mix.shares.tolist(), strict=True)),
+                "ap": dict(zip(LEARNERS, alone.tolist(), strict=True)),
             }
         model.mix(torch.tensor(settings["factors"]), settings["constant"])
         return dict(settings)
@@ -277,15 +283,26 @@ def _share_of_positives(labels: Tensor, size: int) -> int:
     return min(max(1, round(share * size), size - negatives), positives, size - 1)
 
 
-# Rows that regressions are fitted to: more teach them little.
-REGRESSED_ROWS = 50_000
+# Rows that regressions and trees are fitted to, and their mix: more teach them little.
+FITTED_ROWS = 50_000
 
 
-def _rows_to_regress_on(labels: Tensor) -> Tensor:
-    """Return the indices of the rows: all, or of each class the same share, evenly spread."""
-    kinds = [(labels == label).nonzero().squeeze(1) for label in labels.unique()]
-    share = min(1.0, REGRESSED_ROWS / len(labels))
-    return torch.cat([rows[spread_over(len(rows), math.ceil(share * len(rows)))] for rows in kinds])
+def _some_rows(part: Part) -> tuple[Part, Tensor]:
+    """Return the rows that regressions and trees learn from, evenly spread, and their weights (N,), float64.
+
+    If there are too many, the numbers of both classes are in proportion to the square roots of their sizes, so that the
+    rarer one is kept; the weights make up for it.
+    """
+    if len(part) <= FITTED_ROWS:
+        return part, torch.ones(len(part), dtype=torch.float64)
+    kinds: list[Tensor] = [kind.nonzero().squeeze(1) for kind in (part.labels <= 0, part.labels > 0)]
+    roots = [math.sqrt(len(rows)) for rows in kinds]
+    chosen, weights = [], []
+    for rows, root in zip(kinds, roots, strict=True):
+        count = min(len(rows), math.ceil(FITTED_ROWS * root / sum(roots)))
+        chosen.append(rows[spread_over(len(rows), count)])
+        weights.append(torch.full((count,), len(rows) / max(1, count), dtype=torch.float64))
+    return part.take(torch.cat(chosen)), torch.cat(weights)
 
 
 class _MemberScores(nn.Module):

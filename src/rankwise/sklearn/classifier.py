@@ -151,7 +151,8 @@ class APClassifier(ClassifierMixin, RankingEstimator):  # type: ignore[misc]
 
     def _fit_portfolio(self, X: Any, rows: Rows) -> None:
         options = {"hidden": self.hidden_layer_sizes, "budget": self._budget, "batch_size": self.batch_size}
-        self._portfolio = Portfolio(self._make_loss(), **options)
+        codes = None if self._encoder is None else self._encoder.codes
+        self._portfolio = Portfolio(self._make_loss(), codes=codes, **options)
         with one_thread(X):
             self._portfolio.fit(X, rows, self._random)
         self.n_iter_ = self._portfolio.steps

@@ -53,6 +53,11 @@ class FrameEncoder:
             warnings.warn(f"X: columns that tell nothing were left out ({reasons})", DataNote, stacklevel=5)
         self._medians = np.nanmedian(self._encoding.encode(raw, "auto", np.float64), axis=0)
 
+    @property
+    def codes(self) -> tuple[tuple[int, int], ...]:
+        """Return for each of the numbers its column and its code there, see `FeatureEncoding.codes`."""
+        return self._encoding.codes
+
     def encode(self, frame: Any) -> NDArray[np.float64]:
         """Return the numbers (N, D) of a frame with the same columns."""
         values = self._encoding.encode(_open(frame), "auto", np.float64)

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import logit
-from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
+from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
@@ -22,8 +22,10 @@ from torch import Tensor, nn
 from rankwise.losses import LOSSES
 from rankwise.metrics import average_precision
 from rankwise.models.bins import PiecewiseLinear
+from rankwise.models.columns import Columns
 from rankwise.models.members import Members
 from rankwise.models.mixing import Mix, fit_mix
+from rankwise.models.trees import build_boosting, build_extra_trees, share_margin
 from rankwise.sklearn.learning import Budget, Fetch
 from rankwise.sklearn.network import Network
 from rankwise.sklearn.problems import OneList
@@ -35,7 +37,7 @@ __all__ = ["NETWORKS", "Portfolio", "Rows"]
 NETWORKS = ("network, cross entropy", "network, ranking loss")
 
 Floats = NDArray[np.float64]
-View = Literal["scaled", "binned"]
+View = Literal["scaled", "binned", "columns"]
 
 _BINS = 8
 # Wider encodings take too long.
@@ -45,10 +47,6 @@ _MOST_ROWS = 50_000
 _CHUNK = 65_536
 _LOWEST_CHANCE = 1e-9
 _LOGISTIC = partial(LogisticRegression, C=0.1, max_iter=300)
-_EXTRA_TREES = partial(ExtraTreesClassifier, n_estimators=60)
-_BOOSTING = partial(
-    HistGradientBoostingClassifier, max_iter=100, max_leaf_nodes=15, learning_rate=0.06, early_stopping=False
-)
 
 
 @dataclass(frozen=True)
@@ -196,6 +194,7 @@ class Portfolio:
 
     Args:
         loss: the ranking loss of one network; another takes cross entropy.
+        codes: for each feature its column and its code, see `Columns`, for the trees; None if all are numbers.
         network: options that the networks share, see `Networks`.
 
     Attributes:
@@ -205,8 +204,9 @@ class Portfolio:
         steps: optimiser steps of the network that took most.
     """
 
-    def __init__(self, loss: nn.Module, **network: Any) -> None:
+    def __init__(self, loss: nn.Module, *, codes: Sequence[tuple[int, int]] | None = None, **network: Any) -> None:
         self._loss, self._network = loss, network
+        self._columns = None if codes is None else Columns(codes).double()
 
     def fit(self, X: Any, rows: Rows, random: np.random.Generator) -> None:
         """Train all learners, then the mixes."""
@@ -231,13 +231,19 @@ class Portfolio:
 
     def _tables(self, X: Any) -> Iterator[tuple[Entry, Encoded]]:
         """Yield each learner with the table in its view, made once for all learners of that view."""
-        encoders = {"scaled": self._scale, "binned": self._bin}
+        encoders = {"scaled": self._scale, "binned": self._bin, "columns": self._join_columns}
         for view, entries in groupby(self._entries, key=lambda entry: entry.view):
             table = Encoded(X, encoders[view])
             yield from ((entry, table) for entry in entries)
 
     def _scale(self, X: Any) -> Any:
         return bound(self._scaler.transform(X))
+
+    def _join_columns(self, X: Any) -> Any:
+        scaled = self._scale(X)
+        if self._columns is None:
+            return scaled
+        return self._columns(torch.from_numpy(X), torch.from_numpy(scaled)).numpy()
 
     def _bin(self, X: Any) -> Any:
         assert self._bins is not None
@@ -248,12 +254,12 @@ class Portfolio:
         networks: Callable[[nn.Module], Networks] = partial(Networks, **self._network)
         entries = [
             Entry("logistic regression", "scaled", Bag(_LOGISTIC)),
-            Entry("extra trees", "scaled", Bag(_EXTRA_TREES)),
             Entry(NETWORKS[0], "scaled", networks(LOSSES.get("cross-entropy").create())),
             Entry(NETWORKS[1], "scaled", networks(self._loss)),
+            Entry("extra trees", "columns", Bag(build_extra_trees)),
         ]
         if not sparse.issparse(X):
-            entries.append(Entry("histogram boosting", "scaled", Bag(_BOOSTING)))
+            entries.append(Entry("histogram boosting", "columns", Bag(build_boosting)))
         if self._bins is not None:
             entries += [
                 Entry("logistic regression on bins", "binned", Bag(_LOGISTIC)),
@@ -273,7 +279,7 @@ def _log_odds(model: Any, X: Any) -> Floats:
     chances = model.predict_proba(X)
     chances = chances[:, 1:] if len(model.classes_) == 2 else chances
     # The share of trees in favour is never taken for certain.
-    margin = 0.5 / (model.n_estimators + 1) if isinstance(model, ExtraTreesClassifier) else _LOWEST_CHANCE
+    margin = share_margin(model.n_estimators) if isinstance(model, ExtraTreesClassifier) else _LOWEST_CHANCE
     odds = logit(margin + (1 - 2 * margin) * chances)
     return odds
 
