@@ -31,6 +31,8 @@ def small(ranker=NDCGRanker, **options):
         "k": 5,
         "random_state": 0,
     }
+    if ranker is NDCGRanker:
+        settings["model"] = "network"
     return ranker(**{**settings, **options})
 
 

@@ -36,13 +36,18 @@ NAMES = (
 CUTS = 2
 # Learners by their number among the scores of a member.
 LEARNERS = {
-    "ensemble": (0, 1, 2, 3, 4),
-    "without the network of cross entropy": (0, 2, 3, 4),
-    "without the network of the ranking loss": (1, 2, 3, 4),
-    "without regressions": (0, 1),
-    "without networks": (2, 3, 4),
+    "ensemble": (0, 1, 2, 3, 4, 5, 6),
+    "without the network of cross entropy": (0, 2, 3, 4, 5, 6),
+    "without the network of the ranking loss": (1, 2, 3, 4, 5, 6),
+    "without networks": (2, 3, 4, 5, 6),
+    "without regressions": (0, 1, 5, 6),
+    "without boosting": (0, 1, 2, 3, 4, 6),
+    "without extra trees": (0, 1, 2, 3, 4, 5),
+    "without trees": (0, 1, 2, 3, 4),
     "network of the ranking loss": (0,),
     "network of cross entropy": (1,),
+    "boosting": (5,),
+    "extra trees": (6,),
 }
 # Scores out of fold (N, K), labels (N,) and scores of new rows (T, K) to scores (T,).
 Mixed = Callable[[Tensor, Tensor, Tensor], Tensor]

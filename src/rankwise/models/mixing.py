@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-__all__ = ["Mix", "fit_mix", "fit_sigmoid"]
+__all__ = ["Mix", "fit_list_mix", "fit_mix", "fit_sigmoid"]
 
 # The pull of the weights of a mix to their prior, in units of log loss.
 _PULL = 10.0
@@ -55,11 +55,11 @@ def fit_sigmoid(scores: Tensor, labels: Tensor, weights: Tensor | None = None) -
 
 
 class Mix(NamedTuple):
-    """Log odds as a weighted sum of the scores of K models.
+    """A weighted sum of the scores of K models, such as log odds.
 
     Attributes:
         factors: (K,) 0 or more; constant: added to the sum.
-        shares: (K,) the say of each model: its weight among log odds.
+        shares: (K,) the say of each model: its weight among scores of one scale.
     """
 
     factors: Tensor
@@ -98,6 +98,58 @@ def fit_mix(scores: Tensor, labels: Tensor, weights: Tensor | None = None, *, se
     prior = _bootstrap_weights(logits, positive, weights, seed)
     shares, constant = _fit_weights(logits, positive, weights, prior)
     return Mix(shares * slopes, constant + float(shares @ intercepts), shares)
+
+
+def fit_list_mix(scores: Tensor, gains: Tensor, queries: Tensor) -> Mix:
+    """Fit factors (K,) above 0 of the scores of K models by the order that their sum gives to lists.
+
+    Scores are divided by their spread within lists. The factors then minimise the cross entropy of ListNet, the softmax
+    of the sum against the shares of the gains, with a pull to equal factors.
+
+    Args:
+        scores: (K, N) of rows that the models did not learn from.
+        gains: (N,) 0 or more.
+        queries: (N,) the list of each row.
+
+    Example:
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> good, bad = torch.randn(2, 2000, generator=generator)
+        >>> gains, queries = torch.sigmoid(3 * good - 2), torch.arange(2000) // 20
+        >>> fit_list_mix(torch.stack([good, bad]), gains, queries).shares.round(decimals=1)
+        tensor([0.9000, 0.1000], dtype=torch.float64)
+    """
+    scores, gains = scores.detach().double(), gains.double()
+    lists, count = queries.unique(return_inverse=True)[1], len(queries.unique())
+
+    def sums(values: Tensor) -> Tensor:
+        """Return the sums (..., Q) of values (..., N) over lists."""
+        return values.new_zeros(*values.shape[:-1], count).index_add(-1, lists, values)
+
+    lengths = sums(torch.ones_like(gains))
+    means = (sums(scores) / lengths)[..., lists]
+    spread = (sums((scores - means).square()) / lengths)[:, lengths > 1].mean(1).sqrt()
+    spread = torch.where(spread > 0, spread, 1.0)
+    unit, total = scores / spread[:, None], sums(gains)
+    shares = torch.where(total > 0, 1 / total.clamp_min(1e-300), 0.0)[lists] * gains
+    # Factors are squares, which keeps them above 0.
+    start = torch.full((len(scores),), 1 / len(scores), dtype=torch.float64)
+    roots = start.sqrt().requires_grad_()
+    optimiser = torch.optim.LBFGS([roots], max_iter=100, line_search_fn="strong_wolfe")
+
+    def cost() -> Tensor:
+        optimiser.zero_grad()
+        mixed = roots.square() @ unit
+        highest = torch.full((count,), -torch.inf, dtype=torch.float64)
+        highest = highest.scatter_reduce(0, lists, mixed.detach(), "amax")
+        normaliser = sums((mixed - highest[lists]).exp()).log() + highest
+        value = (shares * (normaliser[lists] - mixed)).sum() + _PULL * (roots.square() - start).square().sum()
+        value.backward()
+        return value
+
+    with torch.enable_grad():
+        optimiser.step(cost)
+    weights = roots.detach().square()
+    return Mix(weights / spread, 0.0, weights / weights.sum())
 
 
 def _fit_weights(logits: Tensor, labels: Tensor, weights: Tensor, prior: Tensor) -> tuple[Tensor, float]:

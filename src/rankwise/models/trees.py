@@ -13,7 +13,12 @@ from torch import Tensor, nn
 from rankwise.checks import check_count
 
 if TYPE_CHECKING:
-    from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
+    from sklearn.ensemble import (
+        ExtraTreesClassifier,
+        ExtraTreesRegressor,
+        HistGradientBoostingClassifier,
+        HistGradientBoostingRegressor,
+    )
 
 __all__ = [
     "BOOSTING",
@@ -22,7 +27,9 @@ __all__ = [
     "TreeSizes",
     "Trees",
     "build_boosting",
+    "build_boosting_regressor",
     "build_extra_trees",
+    "build_extra_trees_regressor",
     "fit_trees",
     "read_boosting",
     "read_extra_trees",
@@ -76,6 +83,36 @@ def build_extra_trees(*, random_state: int) -> ExtraTreesClassifier:
         EXTRA_TREES.trees,
         max_leaf_nodes=EXTRA_TREES.leaves,
         max_depth=EXTRA_TREES.depth,
+        random_state=random_state,
+    )
+
+
+def build_boosting_regressor(*, random_state: int) -> HistGradientBoostingRegressor:
+    """Return scikit-learn's histogram boosting of numbers."""
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    return HistGradientBoostingRegressor(
+        max_iter=BOOSTING.trees,
+        max_leaf_nodes=BOOSTING.leaves,
+        max_depth=BOOSTING.depth,
+        learning_rate=0.06,
+        min_samples_leaf=20,
+        max_features=0.5,
+        l2_regularization=3.0,
+        early_stopping=False,
+        random_state=random_state,
+    )
+
+
+def build_extra_trees_regressor(*, random_state: int) -> ExtraTreesRegressor:
+    """Return scikit-learn's extremely randomised trees of numbers."""
+    from sklearn.ensemble import ExtraTreesRegressor
+
+    return ExtraTreesRegressor(
+        EXTRA_TREES.trees,
+        max_leaf_nodes=EXTRA_TREES.leaves,
+        max_depth=EXTRA_TREES.depth,
+        min_samples_leaf=3,
         random_state=random_state,
     )
 

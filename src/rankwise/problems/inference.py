@@ -197,7 +197,7 @@ def _table(asked: _Asked) -> _Read:
             "--positive CLASS",
         ),
         *_columns(table, "80 % to train, in 5 folds for choices, 20 % to test"),
-        Fact("model", "networks beside logistic regressions, mixed out of fold", "model.ensemble=null"),
+        Fact("model", "networks, regressions and trees, mixed out of fold", "model.ensemble=null"),
     ]
 
 

@@ -69,7 +69,7 @@ class SearchRanking(ListProblem):
 
     data: QueryOptions = QueryOptions()
     model: RankerOptions = RankerOptions()
-    loss: LossChoice = LossChoice.of("song")
+    loss: LossChoice = LossChoice.of("song", discount_shift=10)
     warm_up: WarmUp | None = None
     batches: QueryBatches = QueryBatches()
     metrics: Names = ("ndcg@10", "ndcg@5", "map")

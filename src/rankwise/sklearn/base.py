@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -35,6 +35,8 @@ class RankingEstimator(BaseEstimator):  # type: ignore[misc]
     """An ensemble of linear or fully connected scorers trained with a list loss. Not for direct use."""
 
     _label_kinds: tuple[str, ...] = ("binary",)
+    # Options of losses that are created without any.
+    _default_options: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     def __init__(
         self,
@@ -83,7 +85,8 @@ class RankingEstimator(BaseEstimator):  # type: ignore[misc]
         if record.labels not in self._label_kinds:
             expected = f"expected a loss of {self._label_kinds[0]} labels"
             raise ValueError(f"loss: {expected}, got {self.loss!r}, which is one of {record.labels}")
-        options = copy.deepcopy(dict(self.loss_options or {}))
+        given = self._default_options.get(self.loss, {}) if self.loss_options is None else self.loss_options
+        options = copy.deepcopy(dict(given))
         for name in ("k", "gain"):
             if record.takes(name) and hasattr(self, name):
                 options.setdefault(name, getattr(self, name))

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import logit
+from sklearn.base import is_regressor
 from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
@@ -31,7 +32,7 @@ from rankwise.sklearn.network import Network
 from rankwise.sklearn.problems import OneList
 from rankwise.sklearn.table import bound, scaler_of
 
-__all__ = ["NETWORKS", "Portfolio", "Rows"]
+__all__ = ["NETWORKS", "Bag", "Encoded", "Portfolio", "Rows", "join_columns", "out_of_fold"]
 
 # Names of the networks, which differ in their loss.
 NETWORKS = ("network, cross entropy", "network, ranking loss")
@@ -115,18 +116,20 @@ class Encoded:
 
 
 class Bag:
-    """A scikit-learn classifier for each member; the score of a row is the mean of theirs.
+    """A scikit-learn classifier or regressor for each member; the score of a row is the mean of theirs.
 
     Args:
-        build: makes a classifier, given `random_state`.
+        build: makes a classifier or a regressor, given `random_state`.
+        targets: (N,) what regressors learn.
     """
 
-    def __init__(self, build: Callable[..., Any]) -> None:
-        self._build = build
+    def __init__(self, build: Callable[..., Any], targets: Floats | None = None) -> None:
+        self._build, self._targets = build, targets
 
     def fit(self, table: Encoded, rows: Rows, random: np.random.Generator) -> None:
         """Train each member without its held-out rows."""
         self._models = []
+        targets = rows.kinds if self._targets is None else self._targets
         for member in range(len(rows.held)):
             chosen, weights = rows.learn_from(member, random)
             # Weights of 1 are left out: histogram boosting takes several times as long with them.
@@ -135,12 +138,12 @@ class Bag:
             with warnings.catch_warnings():
                 # A model that is nearly there ranks as well.
                 warnings.simplefilter("ignore", ConvergenceWarning)
-                self._models.append(model.fit(table[chosen], rows.kinds[chosen], **given))
+                self._models.append(model.fit(table[chosen], targets[chosen], **given))
 
     def member_scores(self, table: Encoded) -> Floats:
         """Return scores (M, N, outputs)."""
         parts = [
-            np.stack([_log_odds(model, table[rows]) for model in self._models])
+            np.stack([_scores_of(model, table[rows]) for model in self._models])
             for rows in np.split(np.arange(len(table)), range(_CHUNK, len(table), _CHUNK))
         ]
         return np.concatenate(parts, axis=1)
@@ -206,7 +209,7 @@ class Portfolio:
 
     def __init__(self, loss: nn.Module, *, codes: Sequence[tuple[int, int]] | None = None, **network: Any) -> None:
         self._loss, self._network = loss, network
-        self._columns = None if codes is None else Columns(codes).double()
+        self._codes = codes
 
     def fit(self, X: Any, rows: Rows, random: np.random.Generator) -> None:
         """Train all learners, then the mixes."""
@@ -218,7 +221,7 @@ class Portfolio:
         scores = []
         for entry, table in self._tables(X):
             entry.learner.fit(table, rows, random)
-            scores.append(_out_of_fold(entry.learner.member_scores(table), rows.held))
+            scores.append(out_of_fold(entry.learner.member_scores(table), rows.held))
         self.names = [entry.name for entry in self._entries]
         self.steps = max(entry.learner.steps for entry in self._entries if isinstance(entry.learner, Networks))
         self.mixes, self.quality = _fit_mixes(np.stack(scores), rows, random)
@@ -240,10 +243,7 @@ class Portfolio:
         return bound(self._scaler.transform(X))
 
     def _join_columns(self, X: Any) -> Any:
-        scaled = self._scale(X)
-        if self._columns is None:
-            return scaled
-        return self._columns(torch.from_numpy(X), torch.from_numpy(scaled)).numpy()
+        return join_columns(X, self._scale(X), self._codes)
 
     def _bin(self, X: Any) -> Any:
         assert self._bins is not None
@@ -270,9 +270,14 @@ class Portfolio:
         return entries
 
 
-def _log_odds(model: Any, X: Any) -> Floats:
-    """Return the log odds of each class against the rest, (N, C), or of the second of two, (N, 1)."""
+def _scores_of(model: Any, X: Any) -> Floats:
+    """Return the log odds of each class against the rest, (N, C), or of the second of two, (N, 1); of a regressor its
+    predictions (N, 1).
+    """
     odds: Floats
+    if is_regressor(model):
+        odds = model.predict(X)[:, None]
+        return odds
     if len(model.classes_) == 2 and hasattr(model, "decision_function"):
         odds = model.decision_function(X)[:, None]
         return odds
@@ -284,7 +289,15 @@ def _log_odds(model: Any, X: Any) -> Floats:
     return odds
 
 
-def _out_of_fold(scores: Floats, held: NDArray[np.bool_]) -> Floats:
+def join_columns(X: Any, scaled: Any, codes: Sequence[tuple[int, int]] | None) -> Any:
+    """Return one number for each column of a table, see `Columns`, numbers scaled; without codes all are numbers."""
+    if codes is None:
+        return scaled
+    columns = Columns(codes).double()
+    return columns(torch.from_numpy(X), torch.from_numpy(scaled)).numpy()
+
+
+def out_of_fold(scores: Floats, held: NDArray[np.bool_]) -> Floats:
     """Return (N, C) of member scores (M, N, C): the mean of members that a row was held out from, or else of all."""
     judges = held | ~held.any(0)
     mean: Floats = (scores * judges[..., None]).sum(0) / judges.sum(0)[:, None]

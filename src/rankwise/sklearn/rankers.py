@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_consistent_length, column_or_1d
+from scipy import sparse
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
-from rankwise.checks import check_k, check_labels
+from rankwise.checks import check_choice, check_k, check_labels
 from rankwise.deprecation import renamed_argument
 from rankwise.metrics import Metric, create_metric, evaluate
 from rankwise.sklearn.base import Floats, RankingEstimator
+from rankwise.sklearn.learning import one_thread
+from rankwise.sklearn.list_portfolio import ListPortfolio
+from rankwise.sklearn.portfolio import Rows
 from rankwise.sklearn.problems import ManyLists, hold_out
 from rankwise.sklearn.table import scaler_of
-from rankwise.surrogates import Gain
+from rankwise.surrogates import Gain, gain_function
 
 __all__ = ["ListRanker", "NDCGRanker", "PApRanker"]
+
+_MODELS = ("auto", "network")
 
 
 class ListRanker(RankingEstimator):
@@ -53,7 +60,13 @@ class ListRanker(RankingEstimator):
         held = hold_out(keys, _useful(labels, queries), self.members, self.validation_fraction)[:, queries]
         self._begin(X, weights, 1, torch.float32)
         self._train(X, weights, self._lists(labels, weights, queries, held, metric))
+        self._complete(X, labels, weights, queries, held)
         return self
+
+    def _complete(
+        self, X: Any, labels: torch.Tensor, weights: Floats, queries: NDArray[np.intp], held: NDArray[np.bool_]
+    ) -> None:
+        """Fit what a ranker has beside its networks."""
 
     def partial_fit(self, X: Any, y: Any, qid: Any = None, sample_weight: Any = None) -> ListRanker:
         """Go on with some more queries, all of whose rows are here: one pass over them, nothing is held out.
@@ -136,15 +149,26 @@ class ListRanker(RankingEstimator):
         )
 
 
+def _takes_more_queries(ranker: NDCGRanker) -> bool:
+    if ranker.model == "auto":
+        raise AttributeError("partial_fit: expected model='network', got model='auto'")
+    return True
+
+
 class NDCGRanker(ListRanker):
     """A ranker trained for NDCG and scored by NDCG@k.
 
+    By default networks trained with the ranking loss, boosted trees and extremely randomised trees of the gains, each
+    on all queries but a fifth, five times. Their scores of the queries left out decide how they are mixed. A sparse
+    table and a single query get networks only.
+
     Args:
+        model: "auto" is networks and trees, "network" only networks.
         k: the cutoff of the metric, and of a loss that takes one ("k-song"); None: the whole list.
         gain: "exp2" or "linear", of the metric and the loss.
         loss: the registered name of a loss, see `rankwise list`.
-        loss_options: options of that loss.
-        hidden_layer_sizes: the widths of the hidden layers; () is a linear model.
+        loss_options: options of that loss; by default `discount_shift=10` of "song", which overfits less.
+        hidden_layer_sizes: the widths of the hidden layers; () is a linear network.
         members: how many networks; their scores are averaged.
         max_iter: optimiser steps at most.
         batch_queries: queries in a batch, with all their rows.
@@ -161,6 +185,7 @@ class NDCGRanker(ListRanker):
         columns_left_out_: of a frame, the columns that tell nothing, with the reason for each.
         n_iter_: optimiser steps taken.
         history_: step, loss and metric of the held-out queries at each look.
+        learners_: of `model="auto"` a list of learner, its metric on queries it was not trained on, and weight.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -172,6 +197,7 @@ class NDCGRanker(ListRanker):
     """
 
     _label_kinds = ("grades", "binary")
+    _default_options: ClassVar[Mapping[str, Mapping[str, Any]]] = {"song": {"discount_shift": 10.0}}
 
     @renamed_argument("hidden", "hidden_layer_sizes", removed_in="0.3")
     @renamed_argument("max_steps", "max_iter", removed_in="0.3")
@@ -179,6 +205,7 @@ class NDCGRanker(ListRanker):
     def __init__(
         self,
         *,
+        model: Literal["auto", "network"] = "auto",
         k: int | None = 10,
         gain: Gain = "exp2",
         loss: str = "song",
@@ -207,9 +234,67 @@ class NDCGRanker(ListRanker):
             random_state=random_state,
             verbose=verbose,
         )
+        self.model = model
         self.k = k
         self.gain = gain
         self.batch_queries = batch_queries
+
+    @available_if(_takes_more_queries)  # type: ignore[untyped-decorator]
+    def partial_fit(self, X: Any, y: Any, qid: Any = None, sample_weight: Any = None) -> NDCGRanker:
+        """Go on with some more queries, all of whose rows are here: one pass over them, nothing is held out.
+
+        Only for `model="network"`.
+
+        Args:
+            X: (N, D); y: (N,); qid: (N,); sample_weight: (N,), see `fit`.
+        """
+        self._portfolio: ListPortfolio | None = None
+        super().partial_fit(X, y, qid, sample_weight)
+        return self
+
+    def _check_options(self, *counts: str) -> None:
+        super()._check_options(*counts)
+        check_choice("model", self.model, _MODELS)
+
+    def _complete(
+        self, X: Any, labels: torch.Tensor, weights: Floats, queries: NDArray[np.intp], held: NDArray[np.bool_]
+    ) -> None:
+        self._portfolio = None
+        # Without lists left out nothing tells how much trees count.
+        if self.model == "network" or sparse.issparse(X) or not held.any():
+            return
+        gains = gain_function(self.gain)(labels)
+        shares = (gains / gains.max().clamp_min(1e-300)).numpy()
+        rows = Rows((labels > 0).long().numpy(), weights, held, classes=2)
+        networks = self._member_scores(X)[..., 0]
+        portfolio = ListPortfolio(None if self._encoder is None else self._encoder.codes)
+        with one_thread(X):
+            portfolio.fit(X, shares, queries, rows, networks, self._random)
+        self._portfolio = portfolio
+        self.learners_ = self._describe(portfolio, labels, weights, queries)
+
+    def _describe(
+        self, portfolio: ListPortfolio, labels: torch.Tensor, weights: Floats, queries: NDArray[np.intp]
+    ) -> list[dict[str, Any]]:
+        """Return the metric of each learner on lists that it did not learn from, and its weight."""
+        metric = self._metric()
+        found = [
+            evaluate(scores, labels, metric, query_ids=queries, weights=weights, bootstrap=0).means[metric.name]
+            for scores in portfolio.scores
+        ]
+        shares = portfolio.mix.shares
+        return [
+            {"learner": name, metric.name: value, "weight": float(share)}
+            for name, value, share in zip(portfolio.names, found, shares, strict=True)
+        ]
+
+    def _scores(self, X: Any) -> Floats:
+        check_is_fitted(self)
+        X = self._check_features(X)
+        networks: Floats = self._member_scores(X).mean(0)
+        if self._portfolio is None:
+            return networks
+        return self._portfolio.predict(X, networks[:, 0])[:, None]
 
     def _metric(self) -> Metric:
         return create_metric(_at("ndcg", self.k), gain=self.gain)
