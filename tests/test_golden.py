@@ -120,7 +120,7 @@ def test_a_changed_weight_is_a_difference(golden, runs, changed, capsys):
 def test_other_names_of_weights_are_no_difference_and_new_buffers_a_note(golden, runs, changed, capsys):
     def change(weights):
         renamed = {f"network.{name}": weights[name] for name in reversed(list(weights))}
-        return {**renamed, "added": torch.zeros(5)}
+        return {**renamed, "added": torch.full((5,), 2.5)}
 
     change_best(changed, change)
     assert golden.main(["compare", str(runs[0]), str(changed)]) == 0

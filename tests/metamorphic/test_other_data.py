@@ -308,7 +308,7 @@ DETECTION = {
 
 IMAGE_DATA = {"size": 16, "channels": 1, "validation": 0.2, "test": 0.2}
 KINDS = {
-    "ltr": (LETOR, {"model": {"hidden": [6]}, "batches": {"queries": 8}}),
+    "ltr": (LETOR, {"model": {"hidden": [6], "ensemble": None}, "batches": {"queries": 8}}),
     "recsys": (
         RECSYS,
         {"model": {"dimensions": 4}, "batches": {"users": 5}, "optimiser": {"weight_decay": 0}},

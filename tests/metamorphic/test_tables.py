@@ -50,7 +50,7 @@ KINDS = {
     "tabular": (make_rows, {"model": {"hidden": [6]}}, {"size": 40}, {"size": 16, "positives": 4}),
     "ltr": (
         lambda random, start: make_lists(random, start, 3),
-        {"data": {"query": "query"}, "model": {"hidden": [6]}},
+        {"data": {"query": "query"}, "model": {"hidden": [6], "ensemble": None}},
         {"queries": 8},
         {"queries": 3, "relevant": 2, "irrelevant": 2},
     ),

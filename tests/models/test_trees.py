@@ -14,8 +14,9 @@ from rankwise.models.trees import (
     Tree,
     Trees,
     build_boosting,
+    build_boosting_regressor,
     build_extra_trees,
-    fit_trees,
+    build_extra_trees_regressor,
     read_boosting,
     read_extra_trees,
 )
@@ -38,11 +39,10 @@ def rows(count, seed, *, coarse=False):
 @given(count=st.integers(30, 300), seed=st.integers(0, 10_000), coarse=st.booleans())
 def test_scores_are_those_of_scikit_learn(count, seed, coarse):
     features, labels = rows(count, seed, coarse=coarse)
-    weights = torch.ones(count, dtype=torch.float64)
     boosted, shares = Trees(2, 4, *BOOSTING), Trees(2, 4, *EXTRA_TREES)
     for member in range(2):
-        boosting = fit_trees(build_boosting(random_state=seed + member), features, labels, weights)
-        extra_trees = fit_trees(build_extra_trees(random_state=seed + member), features, labels, weights)
+        boosting = build_boosting(random_state=seed + member).fit(features.numpy(), labels.numpy())
+        extra_trees = build_extra_trees(random_state=seed + member).fit(features.numpy(), labels.numpy())
         trees, constant = read_boosting(boosting)
         boosted.plant(member, trees, constant=constant)
         shares.plant(member, read_extra_trees(extra_trees))
@@ -109,3 +109,21 @@ def test_blocks_of_rows_and_the_graph_give_the_same_sums():
     assert torch.equal(trees(numbers), expected)
     program = torch.export.export(trees, (numbers,), dynamic_shapes=({0: torch.export.Dim("rows")},))
     torch.testing.assert_close(program.module()(numbers[:77]), expected[:77])
+
+
+@settings(max_examples=8, deadline=None)
+@given(count=st.integers(30, 300), seed=st.integers(0, 10_000))
+def test_trees_of_numbers_are_those_of_scikit_learn(count, seed):
+    features, _ = rows(count, seed)
+    targets = features[:, 0].double().exp()
+    for build, read, sizes in (
+        (build_boosting_regressor, read_boosting, BOOSTING),
+        (build_extra_trees_regressor, lambda model: (read_extra_trees(model), 0.0), EXTRA_TREES),
+    ):
+        model = build(random_state=seed).fit(features.numpy(), targets.numpy())
+        trees, constant = read(model)
+        planted = Trees(1, 4, *sizes)
+        planted.plant(0, trees, constant=constant)
+        np.testing.assert_allclose(
+            planted(features)[:, 0].numpy(), model.predict(features.numpy()), rtol=1e-5, atol=1e-5
+        )

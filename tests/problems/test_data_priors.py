@@ -13,7 +13,8 @@ from workers.kinds import RECIPES, SHORT, write_kinds
 
 # The kinds whose lists have groups, as options beside those of `RECIPES`.
 KINDS = {
-    "ltr": {"batches": {"queries": 8}},
+    "ltr": {"batches": {"queries": 8}, "model": {"ensemble": None}},
+    "ltr members": {"batches": {"queries": 8}},
     "pap": {},
     "retrieval": {},
     "image-retrieval": {},
@@ -61,7 +62,10 @@ def shares(problem, train):
     if problem.kind == "recsys":
         return {number: float(row.mean()) for number, row in enumerate(train.known.dense().double())}
     ids, labels = train.query_ids.tolist(), train.labels.tolist()
-    return {i: sum(y for y, j in zip(labels, ids, strict=True) if i == j) / ids.count(i) for i in set(ids)}
+    found = {i: sum(y for y, j in zip(labels, ids, strict=True) if i == j) / ids.count(i) for i in set(ids)}
+    # Each member of an ensemble of M has lists of its own, numbered i * M to i * M + M - 1.
+    members = problem.ensemble.folds if problem.kind == "ltr" and problem.ensemble else 1
+    return {i * members + member: share for i, share in found.items() for member in range(members)}
 
 
 @pytest.mark.parametrize("name", KINDS)

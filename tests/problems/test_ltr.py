@@ -129,7 +129,7 @@ def test_dropout_is_for_training_only():
     assert not torch.equal(model(rows), model(rows))
     model.eval()
     assert torch.equal(model(rows), model(rows))
-    plain = SearchRanking(model={"hidden": [64]}).build_model(SCHEMA)
+    plain = SearchRanking(model={"hidden": [64], "ensemble": None}).build_model(SCHEMA)
     plain.load_state_dict({name.replace(".3.", ".2."): value for name, value in model.state_dict().items()})
     assert torch.equal(model(rows), plain(rows))
 
@@ -369,8 +369,9 @@ def test_missing_cells_take_the_medians_of_the_training_part():
         "data": {**TABLE["data"], "missing": "median"},
         "budget": {"steps": 3},
         "evaluation": {"every": 3},
+        "refit": False,
     }
-    for model in ({"hidden": [16]}, {"hidden": [16], "scaling": "none"}, {"name": "context-aware"}):
+    for model in ({"hidden": [16], "ensemble": None}, {"hidden": [16], "scaling": "none"}, {"name": "context-aware"}):
         run = train(make_problem({**recipe, "model": model}), train=data)
         ages = run.part("train").features[:, run.schema.features.index("age")]
         median = np.nanmedian(ages.numpy())
@@ -400,6 +401,11 @@ def test_files_wider_than_the_training_file_are_noted(tmp_path):
 def test_validation_and_test_are_cut_by_query():
     problem = make_problem(TABLE)
     _, split = problem.read({"train": table()})
+    whole = problem.cut(split, seed=3)
+    # Members of folds choose, so that no query is set apart for validation.
+    assert whole.validation is whole.train
+    assert [len(whole.part(name).query_ids.unique()) for name in ("train", "test")] == [40, 10]
+    problem = make_problem({**TABLE, "refit": False})
     cut = problem.cut(split, seed=3)
     ids = [set(cut.part(name).query_ids.tolist()) for name in ("train", "validation", "test")]
     assert [len(each) for each in ids] == [30, 10, 10]

@@ -48,6 +48,7 @@ from rankwise.data.parts import (
     cut_within_queries,
     folds_by_query,
     put_in_folds,
+    put_lists_in_folds,
     require_labels,
 )
 from rankwise.data.rated_films import read_rated_films
@@ -126,6 +127,7 @@ __all__ = [
     "open_score_lists",
     "open_table",
     "put_in_folds",
+    "put_lists_in_folds",
     "read_arff",
     "read_boxes",
     "read_coco",

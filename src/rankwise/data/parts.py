@@ -25,6 +25,7 @@ __all__ = [
     "cut_within_queries",
     "folds_by_query",
     "put_in_folds",
+    "put_lists_in_folds",
     "require_labels",
 ]
 
@@ -327,6 +328,21 @@ def cut_stratified(part: Part, *, shares: Sequence[float] = THIRDS, seed: int) -
         for piece, of_class in zip(pieces, shuffled.split(sizes), strict=True):
             piece.append(of_class)
     return Split(*(part.take(torch.cat(piece).sort().values) for piece in pieces))
+
+
+def put_lists_in_folds(part: Part, folds: int, *, seed: int) -> Part:
+    """Return the part with its lists in folds at random, each with the same share of those with a positive label.
+
+    Example:
+        >>> part = Part(torch.rand(9, 2), torch.tensor([1, 0, 0] * 3), torch.arange(9) // 3)
+        >>> put_lists_in_folds(part, 3, seed=0).folds.unique_consecutive().sort().values.tolist()
+        [0, 1, 2]
+    """
+    count, list_of_row = _queries(part)
+    positive = torch.zeros(count, dtype=torch.int64).index_add_(0, list_of_row, (part.labels > 0).long()) > 0
+    lists = put_in_folds(Part(torch.empty(count, 0), positive.long()), folds, seed=seed)
+    assert lists.folds is not None
+    return replace(part, folds=lists.folds[list_of_row])
 
 
 def put_in_folds(part: Part, folds: int, *, seed: int) -> Part:

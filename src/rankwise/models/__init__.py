@@ -7,6 +7,7 @@ from rankwise.models.convolution import ConvEmbedder, FeatureMixup
 from rankwise.models.detector import Detector, Found
 from rankwise.models.documents import XMLCNN, BagOfWordsScorer
 from rankwise.models.faster_rcnn import FasterRCNNDetector, Sampled
+from rankwise.models.list_stack import StackedRanker
 from rankwise.models.recommenders import ItemItemScorer, MatrixFactorisation, NeuMF
 from rankwise.models.resnet import ResNetEmbedder
 from rankwise.models.retinanet import RetinaNetDetector
@@ -51,6 +52,7 @@ __all__ = [
     "Sampled",
     "ScaledRanker",
     "Scaling",
+    "StackedRanker",
     "StackedScorer",
     "TextRanker",
     "WhitenedEmbedder",

@@ -28,6 +28,8 @@ __all__ = [
     "fully_connected",
     "reset_last_layer",
     "scaled",
+    "squash",
+    "unsquash",
 ]
 
 
@@ -177,6 +179,20 @@ class Scaling(nn.Module):
         if self.median is None:
             return features
         return torch.where(features.isnan(), self.median[columns].to(features.dtype), features)
+
+
+# Squashed features stay below this.
+_BOUND = 3.0
+
+
+def squash(scaled: Tensor) -> Tensor:
+    """Squash scaled features into (-3, 3): a value far out counts for little more than one at 3 spreads."""
+    return scaled / (1 + (scaled / _BOUND).square()).sqrt()
+
+
+def unsquash(squashed: Tensor) -> Tensor:
+    """Return what was squashed; infinity from 3 on."""
+    return squashed / (1 - (squashed / _BOUND).square()).clamp_min(0).sqrt()
 
 
 def scaled(model: nn.Module, width: int, kind: str, *, fill_missing: bool = False) -> nn.Module:

@@ -4,27 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from rankwise.checks import check_count
-from rankwise.models.columns import NUMBER, Columns
+from rankwise.models.columns import NUMBER
 from rankwise.models.members import Members
-from rankwise.models.rows import Scaling
-from rankwise.models.trees import (
-    BOOSTING,
-    EXTRA_TREES,
-    Tree,
-    Trees,
-    build_boosting,
-    build_extra_trees,
-    fit_trees,
-    read_boosting,
-    read_extra_trees,
-    share_margin,
-)
+from rankwise.models.rows import Scaling, squash, unsquash
+from rankwise.models.trees import EXTRA_TREES, TreeMembers, share_margin
 
 __all__ = ["LEARNERS", "Ramps", "StackedScorer", "fit_logistic", "out_of_fold", "scale_of"]
 
@@ -33,8 +21,6 @@ LEARNERS = ("network", "network, cross entropy", "linear", "ramps", "balanced ra
 _NETWORKS = 2
 # Regressions: of the scaled features; of their ramps; of their ramps, with both classes of equal weight.
 _REGRESSIONS = 3
-# Scaled features stay below this.
-_BOUND = 3.0
 
 
 class Ramps(nn.Module):
@@ -137,9 +123,8 @@ class StackedScorer(nn.Module):
         self.register_buffer("linear", torch.zeros(members, _REGRESSIONS, width * (bins + 1) + 1))
         self.register_buffer("centre", torch.zeros(_NETWORKS * members))
         self.register_buffer("spread", torch.ones(_NETWORKS * members))
-        self.columns = Columns([(column, NUMBER) for column in range(width)] if columns is None else columns)
-        self.boosting = Trees(members, self.columns.width, *BOOSTING)
-        self.extra_trees = Trees(members, self.columns.width, *EXTRA_TREES)
+        codes = [(column, NUMBER) for column in range(width)] if columns is None else columns
+        self.trees = TreeMembers(members, codes)
         factors = torch.zeros(len(LEARNERS))
         factors[:_NETWORKS] = 1 / _NETWORKS
         self.register_buffer("factors", factors)
@@ -179,7 +164,8 @@ class StackedScorer(nn.Module):
         """
         weights = torch.ones(len(labels), dtype=torch.float64, device=labels.device) if weights is None else weights
         self._fit_regressions(features, labels > 0, folds, weights.double(), regularisation)
-        self._fit_trees(features, labels > 0, folds, weights)
+        filled, scaled = self.scaling.fill(features), self._scale(features)
+        self.trees.fit(filled, scaled, labels > 0, weights, folds, self._unscale)
         centre, spread = scale_of(self._networks(self._scale(features)), labels > 0)
         self.centre.copy_(centre)
         self.spread.copy_(spread)
@@ -206,35 +192,6 @@ class StackedScorer(nn.Module):
                     fitted = fit_logistic(own, positive, cost, regularisation=regularisation, start=fitted)
                 self.linear[member, row, columns], self.linear[member, row, -1] = fitted[:-1], fitted[-1]
 
-    def _fit_trees(self, features: Tensor, positive: Tensor, folds: Tensor | None, weights: Tensor) -> None:
-        filled = self.scaling.fill(features)
-        table, scaled = self.columns(filled), self.columns(filled, self._scale(features))
-        for member in range(self.members):
-            learned = slice(None) if folds is None else folds != member
-            rows = positive[learned], weights[learned]
-            boosting = fit_trees(build_boosting(random_state=member), table[learned], *rows)
-            trees, constant = read_boosting(boosting)
-            self.boosting.plant(member, trees, constant=constant)
-            # These trees draw their thresholds between the least and the largest value, which should not be far out.
-            extra_trees = fit_trees(build_extra_trees(random_state=member), scaled[learned], *rows)
-            self.extra_trees.plant(member, [self._unscale(tree) for tree in read_extra_trees(extra_trees)])
-
-    def _unscale(self, tree: Tree) -> Tree:
-        """Return a tree of columns as they are for one of scaled columns.
-
-        Comparisons of numbers that no arithmetic has rounded lead to the same leaf wherever the model runs.
-        """
-        numbers = self.columns.numbers.cpu()
-        asked = torch.from_numpy(tree.features.astype(np.int64))
-        at = torch.from_numpy(tree.thresholds) / _BOUND
-        unsquashed = at * _BOUND / (1 - at.square()).clamp_min(0).sqrt()
-        is_number = torch.from_numpy(~tree.leaf) & (asked < len(numbers))
-        columns = numbers[asked[is_number]].to(self.constant.device)
-        thresholds = tree.thresholds.copy()
-        scaled = unsquashed[is_number].to(self.constant.device)
-        thresholds[is_number.numpy()] = self.scaling.invert(scaled, columns).numpy(force=True)
-        return tree._replace(thresholds=thresholds)
-
     @torch.no_grad()
     def member_scores(self, features: Tensor) -> Tensor:
         """Return the scores (N, M, K) of the learners of each member; the networks' are standardised."""
@@ -256,9 +213,10 @@ class StackedScorer(nn.Module):
         return scores @ self.factors + self.constant
 
     def _scale(self, features: Tensor) -> Tensor:
-        scaled: Tensor = self.scaling(features)
-        # A value far out counts for little more than one at 3 spreads.
-        return scaled / (1 + (scaled / _BOUND).square()).sqrt()
+        return squash(self.scaling(features))
+
+    def _unscale(self, scaled: Tensor, inputs: Tensor) -> Tensor:
+        return self.scaling.invert(unsquash(scaled), inputs)
 
     def _networks(self, scaled: Tensor) -> Tensor:
         """Return the scores (N, 2 M) of the networks."""
@@ -278,10 +236,9 @@ class StackedScorer(nn.Module):
 
     def _trees(self, features: Tensor) -> Tensor:
         """Return the log odds (N, M, 2) of boosted and of extremely randomised trees."""
-        table = self.columns(self.scaling.fill(features))
+        boosting, share = self.trees(self.scaling.fill(features)).unbind(2)
         margin = share_margin(EXTRA_TREES.trees)
-        share = margin + (1 - 2 * margin) * self.extra_trees(table)
-        return torch.stack([self.boosting(table), share.logit()], 2)
+        return torch.stack([boosting, (margin + (1 - 2 * margin) * share).logit()], 2)
 
 
 def out_of_fold(scores: Tensor, folds: Tensor) -> Tensor:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rankwise.checks import check_count
+from rankwise.models.columns import Columns
 
 if TYPE_CHECKING:
     from sklearn.ensemble import (
@@ -24,19 +25,17 @@ __all__ = [
     "BOOSTING",
     "EXTRA_TREES",
     "Tree",
+    "TreeMembers",
     "TreeSizes",
     "Trees",
     "build_boosting",
     "build_boosting_regressor",
     "build_extra_trees",
     "build_extra_trees_regressor",
-    "fit_trees",
     "read_boosting",
     "read_extra_trees",
     "share_margin",
 ]
-
-Model = TypeVar("Model", "HistGradientBoostingClassifier", "ExtraTreesClassifier")
 
 
 class TreeSizes(NamedTuple):
@@ -115,21 +114,6 @@ def build_extra_trees_regressor(*, random_state: int) -> ExtraTreesRegressor:
         min_samples_leaf=3,
         random_state=random_state,
     )
-
-
-def fit_trees(model: Model, features: Tensor, positive: Tensor, weights: Tensor) -> Model:
-    """Fit trees to rows (N, D), their labels (N,) and weights (N,) on one thread, or on all if the table is large.
-
-    Threads of a small table mostly wait for each other.
-    """
-    from threadpoolctl import threadpool_limits
-
-    rows, labels, importance = (each.numpy(force=True) for each in (features, positive, weights))
-    # Weights of 1 are left out: histogram boosting takes several times as long with them.
-    given = {} if (importance == 1).all() else {"sample_weight": importance}
-    with threadpool_limits(1 if rows.size <= _ONE_THREAD else None):
-        model.fit(rows, labels, **given)
-    return model
 
 
 def share_margin(trees: int) -> float:
@@ -284,25 +268,112 @@ def _round_down(numbers: NDArray[np.float64]) -> NDArray[np.float32]:
     return np.where(nearest > numbers, np.nextafter(nearest, np.float32(-np.inf)), nearest)
 
 
-def read_boosting(model: HistGradientBoostingClassifier) -> tuple[list[Tree], float]:
-    """Return the trees of boosting for two classes, and the constant: their sum is the log odds of the second class."""
+class TreeMembers(nn.Module):
+    """Boosted and extremely randomised trees, M members of each, of the columns of a table.
+
+    Args:
+        members: M.
+        codes: for each input its column and its code, see `Columns`.
+    """
+
+    def __init__(self, members: int, codes: Sequence[tuple[int, int]]) -> None:
+        super().__init__()
+        self.members = members
+        self.columns = Columns(codes)
+        self.boosting = Trees(members, self.columns.width, *BOOSTING)
+        self.extra_trees = Trees(members, self.columns.width, *EXTRA_TREES)
+
+    def forward(self, filled: Tensor) -> Tensor:
+        """Map inputs (N, D) without missing values to (N, M, 2): log odds or numbers of boosting, and the means of the
+        extremely randomised trees, shares of positives or numbers.
+        """
+        table = self.columns(filled)
+        return torch.stack([self.boosting(table), self.extra_trees(table)], 2)
+
+    @torch.no_grad()
+    def fit(
+        self,
+        filled: Tensor,
+        scaled: Tensor,
+        targets: Tensor,
+        weights: Tensor,
+        folds: Tensor | None,
+        unscale: Callable[[Tensor, Tensor], Tensor],
+    ) -> None:
+        """Fit all trees: classifiers if the targets are booleans, else regressors.
+
+        Args:
+            filled: (N, D) inputs; scaled: (N, D) the same in a bounded range; targets: (N,); weights: (N,).
+            folds: (N,) the member that does not learn from a row; None if all learn from all rows.
+            unscale: returns what scaled values (n,) of inputs (n,) were.
+        """
+        classes = targets.dtype == torch.bool
+        boost = build_boosting if classes else build_boosting_regressor
+        grow = build_extra_trees if classes else build_extra_trees_regressor
+        table, bounded = self.columns(filled), self.columns(filled, scaled)
+        for member in range(self.members):
+            learned = slice(None) if folds is None else folds != member
+            rows = targets[learned], weights[learned]
+            trees, constant = read_boosting(_fit(boost(random_state=member), table[learned], *rows))
+            self.boosting.plant(member, trees, constant=constant)
+            # These trees draw their thresholds between the least and the largest value, which should not be far out.
+            grown = read_extra_trees(_fit(grow(random_state=member), bounded[learned], *rows))
+            self.extra_trees.plant(member, [self._unscale(tree, unscale) for tree in grown])
+
+    def _unscale(self, tree: Tree, unscale: Callable[[Tensor, Tensor], Tensor]) -> Tree:
+        """Return a tree of columns as they are for one of scaled columns.
+
+        Comparisons of numbers that no arithmetic has rounded lead to the same leaf wherever the model runs.
+        """
+        numbers = self.columns.numbers.cpu()
+        asked = torch.from_numpy(tree.features.astype(np.int64))
+        is_number = torch.from_numpy(~tree.leaf) & (asked < len(numbers))
+        device = self.columns.numbers.device
+        scaled = torch.from_numpy(tree.thresholds)[is_number]
+        thresholds = tree.thresholds.copy()
+        inputs = numbers[asked[is_number]]
+        thresholds[is_number.numpy()] = unscale(scaled.to(device), inputs.to(device)).numpy(force=True)
+        return tree._replace(thresholds=thresholds)
+
+
+def read_boosting(model: Any) -> tuple[list[Tree], float]:
+    """Return the trees of scikit-learn's boosting of numbers or of two classes, and the constant.
+
+    Their sum is the number, or the log odds of the second class.
+    """
     trees = []
     for (predictor,) in model._predictors:
         nodes = predictor.nodes
         leaf, missing_left = (nodes[name].astype(bool) for name in ("is_leaf", "missing_go_to_left"))
         asked = nodes["feature_idx"], nodes["num_threshold"], missing_left
         trees.append(Tree(*asked, nodes["left"], nodes["right"], leaf, nodes["value"]))
-    return trees, float(model._baseline_prediction.item())
+    return trees, float(np.asarray(model._baseline_prediction).item())
 
 
-def read_extra_trees(model: ExtraTreesClassifier) -> list[Tree]:
-    """Return the trees of a forest for two classes: their sum is the probability of the second class."""
+def read_extra_trees(model: Any) -> list[Tree]:
+    """Return the trees of a forest of numbers or of two classes.
+
+    Their sum is the number, or the probability of the second class.
+    """
     found = []
     for tree in (each.tree_ for each in model.estimators_):
         leaf = tree.children_left < 0
-        counts = tree.value[:, 0, :]
-        shares = counts[:, -1] / counts.sum(1) / len(model.estimators_)
-        missing_left = tree.missing_go_to_left.astype(bool)
-        asked = tree.feature, tree.threshold, missing_left
-        found.append(Tree(*asked, tree.children_left, tree.children_right, leaf, shares))
+        values = tree.value[:, 0, :]
+        means = values[:, -1] / (values.sum(1) if hasattr(model, "classes_") else 1) / len(model.estimators_)
+        asked = tree.feature, tree.threshold, tree.missing_go_to_left.astype(bool)
+        found.append(Tree(*asked, tree.children_left, tree.children_right, leaf, means))
     return found
+
+
+def _fit(model: Any, features: Tensor, targets: Tensor, weights: Tensor) -> Any:
+    """Fit trees to rows (N, D), their targets (N,) and weights (N,) on one thread, or on all if the table is large.
+
+    Threads of a small table mostly wait for each other.
+    """
+    from threadpoolctl import threadpool_limits
+
+    rows, wanted, importance = (each.numpy(force=True) for each in (features, targets, weights))
+    # Weights of 1 are left out: histogram boosting takes several times as long with them.
+    given = {} if (importance == 1).all() else {"sample_weight": importance}
+    with threadpool_limits(1 if rows.size <= _ONE_THREAD else None):
+        return model.fit(rows, wanted, **given)

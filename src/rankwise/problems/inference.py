@@ -196,7 +196,7 @@ def _table(asked: _Asked) -> _Read:
             f"{named} ({reason}): {positives:,} of {rows:,} rows, {100 * positives / rows:.3g} %",
             "--positive CLASS",
         ),
-        *_columns(table, "80 % to train, in 5 folds for choices, 20 % to test"),
+        *_columns(table, _IN_FOLDS),
         Fact("model", "networks, regressions and trees, mixed out of fold", "model.ensemble=null"),
     ]
 
@@ -215,8 +215,12 @@ def _queries(asked: _Asked, raw: RawTable, label: str, why: str, query: str) -> 
         Fact("kind", f"{shown}, as the table has a column of queries", "--task pap | ltr"),
         Fact("label", f"{label} ({why}), grades 0 to {part.labels.max().item():g}", "--label COLUMN"),
         Fact("query", f"{query}: {len(lists):,} lists{left}", "--query COLUMN"),
-        *_columns(table),
+        *(_columns(table, _IN_FOLDS) if kind == "ltr" else _columns(table)),
+        *([Fact("model", "networks and trees, mixed out of fold", "model.ensemble=null")] if kind == "ltr" else []),
     ]
+
+
+_IN_FOLDS = "80 % to train, in 5 folds for choices, 20 % to test"
 
 
 def _columns(table: Table, cut: str = "60 % to train, 20 % for choices, 20 % to test") -> list[Fact]:

@@ -2,37 +2,53 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
+import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader
 
-from rankwise.data import Batch, Part, Split, TableSchema
-from rankwise.losses import LOSSES, ListLoss, ListStatistics, list_prior
+from rankwise.data import Batch, Part, Split, TableSchema, put_lists_in_folds
+from rankwise.losses import LOSSES, GroupPrior, ListLoss, ListStatistics, list_prior
 from rankwise.metrics import Evaluation, evaluate_grades
-from rankwise.models import ContextAwareRanker, MLPScorer, ScaledRanker, scaled
-from rankwise.problems.batches import batches_of, predict_lists
-from rankwise.problems.problem import LossChoice, Names, Sources, WarmUp, batch_size
-from rankwise.problems.queries import ListProblem, QueryOptions, cut_lists, list_ids, read_lists
-from rankwise.problems.tabular import MLPOptions
+from rankwise.models import ContextAwareRanker, MLPScorer, ScaledRanker, StackedRanker, scaled
+from rankwise.models.list_stack import LIST_LEARNERS
+from rankwise.models.mixing import fit_list_mix
+from rankwise.models.stacked import out_of_fold
+from rankwise.problems.batches import batches_of, predict_all, predict_lists
+from rankwise.problems.problem import LossChoice, Names, Settings, Sources, WarmUp, batch_size
+from rankwise.problems.queries import ListProblem, QueryOptions, cut_lists, list_ids, read_lists, some_lists
+from rankwise.problems.tabular import FITTED_ROWS, MemberScores, MLPOptions, rows_to_fit
 from rankwise.samplers import QueryBatchSampler
+from rankwise.surrogates import gain_function
 from rankwise.training import Outputs
 from rankwise.training.options import Count, Options
 
 __all__ = ["SearchRanking"]
 
 
+class MemberOptions(Options):
+    """Cut the queries into `folds` and train one member without each fold. A member is a network trained with the loss,
+    boosted trees and extremely randomised trees of the gains. One network is trained alone if it is context-aware or
+    has dropout, after a warm-up, and in batches of some `relevant` or `irrelevant` rows of each query."""
+
+    folds: Annotated[int, Field(ge=2)] = 5
+
+
 class RankerOptions(MLPOptions):
     """The model "mlp" scores every row by itself, "context-aware" is a transformer over the rows of a list.
 
-    `dropout` is before the last layer of the "mlp".
+    `dropout` is before the last layer of the "mlp". With an `ensemble`, networks are mixed with trees by the order of
+    queries that they did not learn from; `ensemble: null` trains one network alone.
     """
 
     name: Literal["mlp", "context-aware"] = "mlp"
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    ensemble: MemberOptions | None = MemberOptions()
 
 
 class QueryBatches(Options):
@@ -73,6 +89,7 @@ class SearchRanking(ListProblem):
     warm_up: WarmUp | None = None
     batches: QueryBatches = QueryBatches()
     metrics: Names = ("ndcg@10", "ndcg@5", "map")
+    refit: bool = True
 
     @model_validator(mode="after")
     def _fits_together(self) -> SearchRanking:
@@ -93,8 +110,24 @@ class SearchRanking(ListProblem):
     def read(self, sources: Sources) -> tuple[TableSchema, Split[Part]]:
         return read_lists(self.data, sources)
 
+    @property
+    def ensemble(self) -> MemberOptions | None:
+        """Return the options of the ensemble; None for one network alone."""
+        sampled = self.batches.relevant is not None or self.batches.irrelevant is not None
+        alone = self.model.name != "mlp" or self.model.dropout > 0 or self.warm_up is not None or sampled
+        return None if alone else self.model.ensemble
+
     def cut(self, split: Split[Part], seed: int) -> Split[Part]:
-        cut = cut_lists(self.data, split, seed)
+        """Cut the missing parts, and put the training queries in folds.
+
+        With `refit`, a validation part that would be cut is the training part instead: members of its folds choose.
+        """
+        ensemble = self.ensemble
+        together = ensemble is not None and self.refit and "validation" in self.data.shares(split)
+        cut = cut_lists(self.data, split, seed, keep="validation" if together else None)
+        if ensemble is not None:
+            train = put_lists_in_folds(cut.train, ensemble.folds, seed=seed)
+            cut = Split(train, train if together else cut.validation, cut.test)
         if not bool((cut.train.labels > 0).any()):
             raise ValueError("data: expected queries with a relevant row (a grade above 0) in the train part, got none")
         return cut
@@ -103,8 +136,47 @@ class SearchRanking(ListProblem):
         width, options, fill = len(schema.inputs), self.model, schema.fill_missing
         if options.name == "context-aware":
             return ScaledRanker(ContextAwareRanker(width), width, options.scaling, fill_missing=fill)
+        if self.ensemble is not None:
+            return StackedRanker(
+                width,
+                hidden=options.hidden,
+                members=self.ensemble.folds,
+                scaling=options.scaling,
+                fill_missing=fill,
+                columns=schema.encoding.codes,
+            )
         scorer = MLPScorer(width, hidden=options.hidden, dropout=options.dropout)
         return scaled(scorer, width, options.scaling, fill_missing=fill)
+
+    def complete_model(
+        self, model: nn.Module, split: Split[Part], settings: Mapping[str, Any] | None = None
+    ) -> Settings:
+        """Fit the trees; choose out of fold how much they and the networks count."""
+        if not isinstance(model, StackedRanker):
+            return {}
+        device, (part, weights) = model.factors.device, rows_to_fit(split.train)
+        features, folds = part.features[:].to(device), None if part.folds is None else part.folds.to(device)
+        model.fit(features, self._gains(part.labels).to(device), folds, weights.to(device))
+        if settings is None:
+            whole = split.train if split.train.folds is not None else split.part("validation")
+            judged = whole.take(some_lists(whole, FITTED_ROWS))
+            by_member = predict_all(MemberScores(model), judged.features)
+            scores = (by_member.mean(1) if judged.folds is None else out_of_fold(by_member, judged.folds)).T
+            mix = fit_list_mix(scores, self._gains(judged.labels), list_ids(judged))
+            name = self.metric
+            alone = [self.judge(own, judged, 0).means[name] for own in scores]
+            settings = {
+                "factors": mix.factors.tolist(),
+                "shares": dict(zip(LIST_LEARNERS, mix.shares.tolist(), strict=True)),
+                name: dict(zip(LIST_LEARNERS, alone, strict=True)),
+            }
+        model.mix(torch.tensor(settings["factors"]))
+        return dict(settings)
+
+    def _gains(self, labels: Tensor) -> Tensor:
+        """Return the gains (N,) of grades that the loss takes, the largest 1."""
+        gains = gain_function(self.loss.options.get("gain", "exp2"))(labels.double())
+        return gains / gains.max().clamp_min(1e-300)
 
     def build_loss(self, schema: TableSchema, train: Part, *, steps: int) -> nn.Module:
         if LOSSES.get(self.loss.name).labels == "binary" and bool((train.labels > 1).any()):
@@ -141,20 +213,39 @@ class SearchRanking(ListProblem):
         if self.warm_up is not None:
             self.warm_up.finish(model, loss)
         inputs = (batch.features, batch.query_ids) if self.model.name == "context-aware" else (batch.features,)
-        value: Tensor = loss(
-            model(*inputs),
-            batch.labels,
-            query_ids=batch.query_ids,
-            sample_ids=batch.sample_ids,
-            previous_scores=None if previous is None else previous(*inputs),
+        # Estimates are checked in evaluation mode, in which an ensemble returns one score for each row.
+        if isinstance(model, StackedRanker) and not model.training:
+            scores = model.network_scores(batch.features)
+        else:
+            scores = model(*inputs)
+        before = None if previous is None else previous(*inputs)
+        lists, rows = batch.query_ids, batch.sample_ids
+        if scores.dim() == 1:
+            value: Tensor = loss(scores, batch.labels, query_ids=lists, sample_ids=rows, previous_scores=before)
+            return value
+        # A list for each query and member, empty if the query is in the fold of the member.
+        members = scores.shape[1]
+        learned = torch.ones_like(scores, dtype=torch.bool)
+        if batch.folds is not None:
+            learned = batch.folds[:, None] != torch.arange(members, device=scores.device)
+        assert lists is not None
+        value = loss(
+            scores.flatten(),
+            batch.labels[:, None].expand_as(scores).flatten(),
+            query_ids=_by_member(lists, members).flatten(),
+            sample_ids=_by_member(rows, members).flatten(),
+            mask=learned.flatten(),
+            previous_scores=None if before is None else before.flatten(),
         )
         return value
 
     def predict(self, model: nn.Module, part: Part) -> Tensor:
-        """Return the scores (N,) of the rows of a part."""
+        """Return the scores (N,) of the rows of a part; of lists in folds those of the member that left them out."""
         if self.model.name == "context-aware":
             return predict_lists(model, part.features, list_ids(part))
-        return super().predict(model, part)
+        if part.folds is None or not isinstance(model, StackedRanker):
+            return super().predict(model, part)
+        return out_of_fold(model.mixed(predict_all(MemberScores(model), part.features)), part.folds)
 
     def judge(self, scores: Tensor, part: Part, bootstrap: int) -> Evaluation:
         return evaluate_grades(scores, part.labels, self.measured, query_ids=list_ids(part), bootstrap=bootstrap)
@@ -163,5 +254,17 @@ class SearchRanking(ListProblem):
         sampled = self.batches.relevant is not None or self.batches.irrelevant is not None
         known = sampled and choice.takes("statistics")
         defaults = {"statistics": ListStatistics(train.labels, list_ids(train))} if known else {}
-        loss: ListLoss = choice.create(data_prior=lambda: list_prior(train.labels, list_ids(train)), **defaults)
+
+        def prior() -> GroupPrior:
+            if self.ensemble is None:
+                return list_prior(train.labels, list_ids(train))
+            folds = self.ensemble.folds
+            return list_prior(train.labels.repeat_interleave(folds), _by_member(list_ids(train), folds).flatten())
+
+        loss: ListLoss = choice.create(data_prior=prior, **defaults)
         return loss
+
+
+def _by_member(ids: Tensor, members: int) -> Tensor:
+    """Return an id (N, M) for each of the ids (N,) and each member."""
+    return ids[:, None] * members + torch.arange(members, device=ids.device)

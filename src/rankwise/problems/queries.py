@@ -19,7 +19,7 @@ from rankwise.problems.inspection import Inspection, inspect_items, spread_over
 from rankwise.problems.problem import DataOptions, Problem, Sources
 from rankwise.training.options import Count
 
-__all__ = ["ListProblem", "QueryOptions", "cut_lists", "list_ids", "read_lists"]
+__all__ = ["ListProblem", "QueryOptions", "cut_lists", "list_ids", "read_lists", "some_lists"]
 
 # Rows of complete lists on which running estimates are compared with exact values.
 PROBED_ROWS = 4096
@@ -85,11 +85,7 @@ class ListProblem(Problem[TableSchema, Part]):
 
     def probe_batch(self, train: Part) -> Batch:
         """Return complete lists, evenly spread, of about 4,096 rows in all."""
-        query_ids = list_ids(train)
-        ids, counts = query_ids.unique(return_counts=True)
-        wanted = max(1, PROBED_ROWS // max(1, int(counts.double().mean())))
-        rows = torch.isin(query_ids, ids[spread_over(len(ids), wanted)]).nonzero().squeeze(1)
-        return train.__getitems__(rows.tolist())
+        return train.__getitems__(some_lists(train, PROBED_ROWS).tolist())
 
 
 def read_lists(data: QueryOptions, sources: Sources) -> tuple[TableSchema, Split[Part]]:
@@ -116,15 +112,26 @@ def read_lists(data: QueryOptions, sources: Sources) -> tuple[TableSchema, Split
     return schema, Split(**parts)
 
 
-def cut_lists(data: QueryOptions, split: Split[Part], seed: int, *, by_row: bool = False) -> Split[Part]:
-    """Cut the missing parts from the training queries: whole ones, or some rows of each."""
-    shares = data.shares(split)
+def cut_lists(
+    data: QueryOptions, split: Split[Part], seed: int, *, by_row: bool = False, keep: str | None = None
+) -> Split[Part]:
+    """Cut the missing parts from the training queries: whole ones, or some rows of each; those of `keep` stay there."""
+    shares = {name: share for name, share in data.shares(split).items() if name != keep}
     if not shares:
         return split
     both = [shares.get(name, 0.0) for name in ("validation", "test")]
     cut_by = cut_within_queries if by_row else cut_by_query
     cut = cut_by(split.train, shares=(1 - sum(both), *both), seed=seed)
     return Split(cut.train, split.validation or cut.validation, split.test or cut.test)
+
+
+def some_lists(part: Part, most: int) -> Tensor:
+    """Return the rows of complete lists, evenly spread, of about so many rows in all."""
+    query_ids = list_ids(part)
+    ids, counts = query_ids.unique(return_counts=True)
+    wanted = max(1, most // max(1, int(counts.double().mean())))
+    rows: Tensor = torch.isin(query_ids, ids[spread_over(len(ids), wanted)]).nonzero().squeeze(1)
+    return rows
 
 
 def list_ids(part: Part) -> Tensor:

@@ -71,7 +71,7 @@ _HIDDEN = Choice(([64], [256], [64, 64], [256, 256]))
 # Sizes of batches are not among them: how large they may be depends on the data.
 _KINDS: dict[str, dict[str, Space]] = {
     "tabular": {"model.hidden": _HIDDEN, "model.ensemble.regularisation": Range(0.3, 30.0)},
-    "ltr": {"model.hidden": _HIDDEN, "model.dropout": Range(0.0, 0.5, "linear")},
+    "ltr": {"model.hidden": _HIDDEN},
     "text-search": {"model.scale": Range(5.0, 50.0)},
     "pap": {"model.hidden": Choice(([], [64], [64, 64]))},
     "retrieval": {"model.hidden": _HIDDEN, "model.dimensions": Choice((32, 64, 128, 256))},
@@ -103,6 +103,7 @@ _LOSSES: dict[str, dict[str, Space]] = {
 _FIXED = ("task", "data", "metrics", "seeds", "evaluation", "refit", "device", "logs", "checkpoints")
 _READ_WITH = {
     "tabular": ("model.ensemble.folds",),
+    "ltr": ("model.ensemble.folds",),
     "text-search": ("model.encoder", "model.dimensions", "model.k1", "model.b"),
 }
 

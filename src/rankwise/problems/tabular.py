@@ -15,20 +15,29 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from torch.utils.data import DataLoader
 
 from rankwise.data import Batch, Part, Split, TableSchema, cut_stratified, put_in_folds, read_table
-from rankwise.data.mapped import FeatureRows
 from rankwise.losses import LOSSES, data_prior
 from rankwise.metrics import average_precision, evaluate
-from rankwise.models import MLPScorer, StackedScorer, fit_scaling, scaled
+from rankwise.models import MLPScorer, StackedRanker, StackedScorer, fit_scaling, scaled
 from rankwise.models.mixing import fit_mix, fit_sigmoid
 from rankwise.models.stacked import LEARNERS, out_of_fold, scale_of
-from rankwise.problems.batches import ROWS_AT_ONCE, batches_of, predict_all, shuffled_batches
+from rankwise.problems.batches import batches_of, predict_all, shuffled_batches
 from rankwise.problems.inspection import Inspection, inspect_items, spread_over
 from rankwise.problems.problem import Batches, DataOptions, LossChoice, Names, Problem, Settings, Sources, batch_size
 from rankwise.samplers import BinaryBatchSampler
 from rankwise.training import Budget, EvaluationOptions, OptimiserOptions, Outputs
 from rankwise.training.options import Count, NotNegative, Options, Positive
 
-__all__ = ["MLPOptions", "TableOptions", "Tabular", "check_both_kinds", "cut_rows", "probe_both_kinds", "read_tables"]
+__all__ = [
+    "MLPOptions",
+    "MemberScores",
+    "TableOptions",
+    "Tabular",
+    "check_both_kinds",
+    "cut_rows",
+    "probe_both_kinds",
+    "read_tables",
+    "rows_to_fit",
+]
 
 
 class TableOptions(DataOptions):
@@ -174,7 +183,7 @@ class Tabular(Problem[TableSchema, Part]):
         """Fit regressions and trees; choose out of fold how much they and the networks count."""
         if not isinstance(model, StackedScorer) or self.model.ensemble is None:
             return {}
-        device, (part, weights) = model.constant.device, _some_rows(split.train)
+        device, (part, weights) = model.constant.device, rows_to_fit(split.train)
         model.fit(
             part.features[:].to(device),
             part.labels.to(device),
@@ -184,8 +193,8 @@ class Tabular(Problem[TableSchema, Part]):
         )
         if settings is None:
             if part.folds is None:
-                part, weights = _some_rows(split.part("validation"))
-            by_member, positive = _member_scores(model, part.features), part.labels > 0
+                part, weights = rows_to_fit(split.part("validation"))
+            by_member, positive = predict_all(MemberScores(model), part.features), part.labels > 0
             scores = (by_member.mean(1) if part.folds is None else out_of_fold(by_member, part.folds)).T
             mix = fit_mix(scores, positive, weights)
             labels, importance = (each.expand(scores.shape) for each in (positive.long(), weights))
@@ -252,7 +261,7 @@ class Tabular(Problem[TableSchema, Part]):
         """Return the scores (N,) of the rows of a part; of rows in folds those of the member that left them out."""
         if part.folds is None or not isinstance(model, StackedScorer):
             return predict_all(model, part.features)
-        scores = predict_all(_MemberScores(model), part.features)
+        scores = predict_all(MemberScores(model), part.features)
         if not model.fitted:
             # A ranking loss leaves the scale of scores open.
             centre, spread = scale_of(scores, part.labels > 0)
@@ -285,45 +294,39 @@ def _share_of_positives(labels: Tensor, size: int) -> int:
 
 # Rows that regressions and trees are fitted to, and their mix: more teach them little.
 FITTED_ROWS = 50_000
+# Numbers in all of these rows.
+_FITTED_CELLS = 1 << 23
 
 
-def _some_rows(part: Part) -> tuple[Part, Tensor]:
+def rows_to_fit(part: Part) -> tuple[Part, Tensor]:
     """Return the rows that regressions and trees learn from, evenly spread, and their weights (N,), float64.
 
     If there are too many, the numbers of both classes are in proportion to the square roots of their sizes, so that the
     rarer one is kept; the weights make up for it.
     """
-    if len(part) <= FITTED_ROWS:
+    most = min(FITTED_ROWS, _FITTED_CELLS // part.features.shape[1])
+    if len(part) <= most:
         return part, torch.ones(len(part), dtype=torch.float64)
     kinds: list[Tensor] = [kind.nonzero().squeeze(1) for kind in (part.labels <= 0, part.labels > 0)]
     roots = [math.sqrt(len(rows)) for rows in kinds]
     chosen, weights = [], []
     for rows, root in zip(kinds, roots, strict=True):
-        count = min(len(rows), math.ceil(FITTED_ROWS * root / sum(roots)))
+        count = min(len(rows), math.ceil(most * root / sum(roots)))
         chosen.append(rows[spread_over(len(rows), count)])
         weights.append(torch.full((count,), len(rows) / max(1, count), dtype=torch.float64))
     return part.take(torch.cat(chosen)), torch.cat(weights)
 
 
-class _MemberScores(nn.Module):
+class MemberScores(nn.Module):
     """The scores (N, M, K) of each member of an ensemble."""
 
-    def __init__(self, model: StackedScorer) -> None:
+    def __init__(self, model: StackedScorer | StackedRanker) -> None:
         super().__init__()
         self.model = model
         self.train(model.training)
 
     def forward(self, features: Tensor) -> Tensor:
         return self.model.member_scores(features)
-
-
-def _member_scores(model: StackedScorer, features: FeatureRows) -> Tensor:
-    """Return the scores (N, M, K) of all rows, in evaluation mode; the mode is restored."""
-    training, device = model.training, model.constant.device
-    model.eval()
-    blocks = [model.member_scores(block.to(device)).cpu() for block in features.split(ROWS_AT_ONCE)]
-    model.train(training)
-    return torch.cat(blocks)
 
 
 def read_tables(

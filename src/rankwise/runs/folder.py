@@ -335,9 +335,9 @@ def migrate(folder: RunFolder) -> None:
         record: dict[str, Any] = json.loads(old.read_text(encoding="utf-8"))
         # Version 0.1 had neither a refit nor models in closed form beside a network.
         recipe = {"refit": False, **record["recipe"]}
-        beside = {"multilabel": "ridge", "tabular": "ensemble", "image-retrieval": "whitening"}.get(recipe["task"])
-        if beside is not None:
-            recipe["model"] = {beside: None, **recipe["model"]}
+        beside = {"multilabel": "ridge", "tabular": "ensemble", "ltr": "ensemble", "image-retrieval": "whitening"}
+        if recipe["task"] in beside:
+            recipe["model"] = {beside[recipe["task"]]: None, **recipe["model"]}
         problem = make_problem(recipe)
         data, seed = dict(record["data"]), int(record["seed"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as fault:
