@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from rankwise.data import read_table
-from rankwise.models.columns import MISSING, NUMBER, Columns
+from rankwise.models.rows import MISSING, NUMBER, Columns
 
 ROWS = 60
 

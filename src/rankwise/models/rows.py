@@ -1,9 +1,12 @@
-"""Models of rows of numbers: networks behind a layer that scales features, and a ranker over whole lists."""
+"""Models of rows of numbers: networks, alone or several together, layers that scale features or join those of a column,
+and a ranker over whole lists.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -18,10 +21,14 @@ if TYPE_CHECKING:
     from rankwise.data.mapped import FeatureRows
 
 __all__ = [
+    "MISSING",
+    "NUMBER",
     "SCALINGS",
+    "Columns",
     "ContextAwareRanker",
     "MLPEmbedder",
     "MLPScorer",
+    "Members",
     "ScaledRanker",
     "Scaling",
     "fit_scaling",
@@ -312,3 +319,104 @@ class ContextAwareRanker(nn.Module):
         inside = self.encoder(self.enter(features), src_key_padding_mask=hidden)
         scores: Tensor = self.leave(inside).squeeze(-1)
         return scores.masked_fill(~mask, 0)
+
+
+class Members(nn.Module):
+    """M fully connected scorers with C outputs each; no hidden layer makes them linear.
+
+    Args:
+        members: M; inputs: D, the numbers in a row; outputs: C.
+        hidden: the widths of the hidden layers.
+        generator: decides the initial weights; by default torch's random state does.
+
+    Example:
+        >>> members = Members(3, 8, 1, hidden=(16,), generator=torch.Generator().manual_seed(0))
+        >>> members(torch.rand(5, 8, dtype=torch.float64)).shape
+        torch.Size([3, 5, 1])
+    """
+
+    def __init__(
+        self,
+        members: int,
+        inputs: int,
+        outputs: int,
+        *,
+        hidden: Sequence[int],
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.members = members
+        widths = (inputs, *hidden, outputs)
+        self.weights = nn.ParameterList()
+        self.biases = nn.ParameterList()
+        for wide, narrow in pairwise(widths):
+            bound = wide**-0.5
+            shapes = (members, wide, narrow), (members, 1, narrow)
+            weight, bias = (torch.rand(shape, generator=generator, dtype=torch.float64) for shape in shapes)
+            self.weights.append(nn.Parameter((2 * weight - 1) * bound))
+            self.biases.append(nn.Parameter((2 * bias - 1) * bound))
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Map rows (B, D) for all members, or (M, B, D) for each, to scores (M, B, C)."""
+        values = features
+        for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            values = torch.matmul(torch.relu(values) if layer else values, weight) + bias
+        return values
+
+
+# Codes of inputs that are no value of a category: a number, and the mark of a missing cell.
+NUMBER, MISSING = -1, 0
+
+
+class Columns(nn.Module):
+    """Join the inputs of each column of a table to one number, as trees like them; NaN where a cell is missing.
+
+    A split on a column with missing cells or with many categories then takes one decision instead of several.
+
+    Args:
+        codes: for each of D inputs its column and its code: `NUMBER`; `MISSING` if it is 1 where the cell is missing;
+            otherwise the code, from 1, of the category that it is 1 for.
+
+    Example:
+        A number, the mark of its missing cells, and a category with two values.
+
+        >>> columns = Columns([(0, NUMBER), (0, MISSING), (1, 1), (1, 2)])
+        >>> columns(torch.tensor([[5.0, 0, 0, 1], [6.0, 1, 1, 0], [7.0, 0, 0, 0]]))
+        tensor([[5., 2.],
+                [nan, 1.],
+                [7., nan]])
+    """
+
+    numbers: Tensor
+    marks: Tensor
+    values: Tensor
+    weights: Tensor
+
+    def __init__(self, codes: Sequence[tuple[int, int]]) -> None:
+        super().__init__()
+        numbers = [entry for entry, (_, code) in enumerate(codes) if code == NUMBER]
+        marks = {column: entry for entry, (column, code) in enumerate(codes) if code == MISSING}
+        values = [entry for entry, (_, code) in enumerate(codes) if code > MISSING]
+        categories = list(dict.fromkeys(codes[entry][0] for entry in values))
+        weights = torch.zeros(len(values), len(categories))
+        for row, entry in enumerate(values):
+            column, code = codes[entry]
+            weights[row, categories.index(column)] = code
+        # Numbers without a mark take the 0 behind the last input.
+        marked = [marks.get(codes[entry][0], len(codes)) for entry in numbers]
+        for name, indices in (("numbers", numbers), ("marks", marked), ("values", values)):
+            self.register_buffer(name, torch.tensor(indices, dtype=torch.int64), persistent=False)
+        self.register_buffer("weights", weights, persistent=False)
+        self.width = len(numbers) + len(categories)
+
+    def forward(self, inputs: Tensor, scaled: Tensor | None = None) -> Tensor:
+        """Map inputs (N, D) to columns (N, C): numbers, then the codes of categories.
+
+        Args:
+            inputs: (N, D) without NaN.
+            scaled: (N, D) what numbers are to be instead.
+        """
+        numbers = (inputs if scaled is None else scaled).index_select(1, self.numbers)
+        absent = functional.pad(inputs, (0, 1)).index_select(1, self.marks) > 0
+        codes = inputs.index_select(1, self.values) @ self.weights.to(inputs)
+        return torch.cat([numbers.masked_fill(absent, torch.nan), codes.masked_fill(codes < 1, torch.nan)], 1)

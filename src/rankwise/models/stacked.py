@@ -9,9 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rankwise.checks import check_count
-from rankwise.models.columns import NUMBER
-from rankwise.models.members import Members
-from rankwise.models.rows import Scaling, squash, unsquash
+from rankwise.models.rows import NUMBER, Members, Scaling, squash, unsquash
 from rankwise.models.trees import EXTRA_TREES, TreeMembers, share_margin
 
 __all__ = ["LEARNERS", "Ramps", "StackedScorer", "fit_logistic", "out_of_fold", "scale_of"]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rankwise.checks import check_count
-from rankwise.models.columns import Columns
+from rankwise.models.rows import Columns
 
 if TYPE_CHECKING:
     from sklearn.ensemble import (
@@ -355,14 +355,14 @@ def read_extra_trees(model: Any) -> list[Tree]:
 
     Their sum is the number, or the probability of the second class.
     """
-    found = []
+    trees = []
     for tree in (each.tree_ for each in model.estimators_):
         leaf = tree.children_left < 0
         values = tree.value[:, 0, :]
         means = values[:, -1] / (values.sum(1) if hasattr(model, "classes_") else 1) / len(model.estimators_)
         asked = tree.feature, tree.threshold, tree.missing_go_to_left.astype(bool)
-        found.append(Tree(*asked, tree.children_left, tree.children_right, leaf, means))
-    return found
+        trees.append(Tree(*asked, tree.children_left, tree.children_right, leaf, means))
+    return trees
 
 
 def _fit(model: Any, features: Tensor, targets: Tensor, weights: Tensor) -> Any:

@@ -40,6 +40,8 @@ MOVIELENS = ("u.data", "ratings.dat", "ratings.csv")
 LARGEST_IMAGE, LARGEST_SCENE = 64, 192
 IMAGES_LOOKED_AT = 20
 MOST_CLASSES = 20
+_IN_PARTS = "60 % to train, 20 % for choices, 20 % to test"
+_IN_FOLDS = "80 % to train, in 5 folds for choices, 20 % to test"
 
 
 class Fact(NamedTuple):
@@ -216,14 +218,15 @@ def _queries(asked: _Asked, raw: RawTable, label: str, why: str, query: str) -> 
         Fact("label", f"{label} ({why}), grades 0 to {part.labels.max().item():g}", "--label COLUMN"),
         Fact("query", f"{query}: {len(lists):,} lists{left}", "--query COLUMN"),
         *(_columns(table, _IN_FOLDS) if kind == "ltr" else _columns(table)),
-        *([Fact("model", "networks and trees, mixed out of fold", "model.ensemble=null")] if kind == "ltr" else []),
+        *_list_model(kind),
     ]
 
 
-_IN_FOLDS = "80 % to train, in 5 folds for choices, 20 % to test"
+def _list_model(kind: str) -> list[Fact]:
+    return [Fact("model", "networks and trees, mixed out of fold", "model.ensemble=null")] if kind == "ltr" else []
 
 
-def _columns(table: Table, cut: str = "60 % to train, 20 % for choices, 20 % to test") -> list[Fact]:
+def _columns(table: Table, cut: str = _IN_PARTS) -> list[Fact]:
     """Return facts about the features of a table, what is left out, and how the rows are cut."""
     encoding = table.schema.encoding
     kinds = [encoding.kind(name) for name in encoding.names]
@@ -356,7 +359,8 @@ def _letor(asked: _Asked) -> _Read:
     kind = asked.kind or "ltr"
     return {"task": kind, "data": {"train": str(asked.path)}}, [
         Fact("kind", f"{kind}: rank the rows of each query by grade, as this is a LETOR file", "--task pap"),
-        Fact("queries", "60 % to train, 20 % for choices, 20 % to test", "data.validation=FILE  data.test=FILE"),
+        Fact("queries", _IN_FOLDS if kind == "ltr" else _IN_PARTS, "data.validation=FILE  data.test=FILE"),
+        *_list_model(kind),
     ]
 
 
@@ -364,7 +368,7 @@ def _many_labels(asked: _Asked) -> _Read:
     asked.refuse("examples with many labels")
     return {"task": "multilabel", "data": {"train": str(asked.path)}}, [
         Fact("kind", "multilabel: rank the labels of each example, as the file gives several to each"),
-        Fact("rows", "60 % to train, 20 % for choices, 20 % to test", "data.validation=FILE  data.test=FILE"),
+        Fact("rows", _IN_PARTS, "data.validation=FILE  data.test=FILE"),
     ]
 
 

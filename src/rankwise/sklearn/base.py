@@ -16,7 +16,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, chec
 
 from rankwise.checks import check_count, check_positive, check_share
 from rankwise.losses import LOSSES, ListLoss
-from rankwise.models.members import Members
+from rankwise.models.rows import Members
 from rankwise.sklearn.frames import FrameEncoder, is_frame
 from rankwise.sklearn.learning import Budget, one_thread
 from rankwise.sklearn.network import Network

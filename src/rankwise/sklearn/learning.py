@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
-from rankwise.models.members import Members
+from rankwise.models.rows import Members
 from rankwise.sklearn.problems import Problem
 
 __all__ = ["Budget", "Fetch", "learn", "one_thread"]

@@ -24,7 +24,7 @@ class ListPortfolio:
     The trees learn the gain of each row by itself, each member without its held-out lists.
 
     Args:
-        codes: for each feature its column and its code, see `rankwise.models.columns.Columns`; None if all are numbers.
+        codes: for each feature its column and its code, see `rankwise.models.rows.Columns`; None if all are numbers.
 
     Attributes:
         names: (K,) of the learners; mix: their sum; scores: (K, N) of the training rows by members that did not learn

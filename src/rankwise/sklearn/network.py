@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from rankwise.models.members import Members
+from rankwise.models.rows import Members
 from rankwise.sklearn.learning import Budget, Fetch, learn
 from rankwise.sklearn.problems import Problem
 

@@ -23,9 +23,8 @@ from torch import Tensor, nn
 from rankwise.losses import LOSSES
 from rankwise.metrics import average_precision
 from rankwise.models.bins import PiecewiseLinear
-from rankwise.models.columns import Columns
-from rankwise.models.members import Members
 from rankwise.models.mixing import Mix, fit_mix
+from rankwise.models.rows import Columns, Members
 from rankwise.models.trees import build_boosting, build_extra_trees, share_margin
 from rankwise.sklearn.learning import Budget, Fetch
 from rankwise.sklearn.network import Network

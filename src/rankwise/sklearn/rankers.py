@@ -278,14 +278,14 @@ class NDCGRanker(ListRanker):
     ) -> list[dict[str, Any]]:
         """Return the metric of each learner on lists that it did not learn from, and its weight."""
         metric = self._metric()
-        found = [
+        values = [
             evaluate(scores, labels, metric, query_ids=queries, weights=weights, bootstrap=0).means[metric.name]
             for scores in portfolio.scores
         ]
         shares = portfolio.mix.shares
         return [
             {"learner": name, metric.name: value, "weight": float(share)}
-            for name, value, share in zip(portfolio.names, found, shares, strict=True)
+            for name, value, share in zip(portfolio.names, values, shares, strict=True)
         ]
 
     def _scores(self, X: Any) -> Floats:
