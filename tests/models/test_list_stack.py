@@ -106,7 +106,7 @@ def test_the_default_is_chosen_out_of_fold_and_trains_once(tmp_path):
     run = rw.train(SearchRanking(data={"query": "query", "label": "grade"}, **BRIEF), train=table())
     assert isinstance(run.model, StackedRanker)
     settings = run.record["settings"]
-    assert set(settings["shares"]) == set(settings["ndcg@10"]) == set(LIST_LEARNERS)
+    assert set(settings["shares"]) == set(settings["alone"]) == set(LIST_LEARNERS)
     assert min(settings["shares"].values()) >= 0
     torch.testing.assert_close(run.model.factors, torch.tensor(settings["factors"]))
     assert len(run.part("train").query_ids.unique()) == 32
@@ -168,3 +168,4 @@ def test_a_run_with_folds_that_was_stopped_goes_on_to_the_same_weights(tmp_path)
     for name, weight in expected.model.state_dict().items():
         assert torch.equal(weight, run.model.state_dict()[name]), name
     assert run.record["settings"] == expected.record["settings"]
+    assert "What the model is made of" in (tmp_path / "run" / "report.html").read_text()

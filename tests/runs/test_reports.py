@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
 from itertools import pairwise
 
@@ -329,11 +330,13 @@ def test_the_result_says_how_exact_it_is_at_this_size(runs, kind):
     assert f"at this size the interval is {high - low:.3f} wide" in page
 
 
-def test_the_result_says_whether_the_network_or_a_regression_did_better(runs):
+def test_the_report_says_what_the_model_is_made_of(runs):
     page = (runs / "tabular" / "report.html").read_text()
-    alone = json.loads((runs / "tabular" / "run.json").read_text())["settings"]["ap"]
-    network = alone.pop("network")
-    best = max(alone, key=alone.__getitem__)
-    won = "did better" if network > alone[best] else "did not do better"
-    assert f"{won} by itself than the best logistic regression" in page
-    assert f"AP {network:.3f} against {alone[best]:.3f} ({best})" in page
+    settings = json.loads((runs / "tabular" / "run.json").read_text())["settings"]
+    alone, shares = settings["alone"], settings["shares"]
+    assert "What the model is made of" in headings(page)
+    cells = re.sub(r"(\s*<[^>]*>)+\s*", "|", page)
+    for learner, value in alone.items():
+        assert f"|{learner}|{value:.4f}|{100 * shares[learner]:.0f} %|" in cells
+    won = "did better" if alone["network"] > alone["network, cross entropy"] else "did not do better"
+    assert f"{won} by itself than the one trained with cross entropy" in page

@@ -163,12 +163,12 @@ class SearchRanking(ListProblem):
             by_member = predict_all(MemberScores(model), judged.features)
             scores = (by_member.mean(1) if judged.folds is None else out_of_fold(by_member, judged.folds)).T
             mix = fit_list_mix(scores, self._gains(judged.labels), list_ids(judged))
-            name = self.metric
-            alone = [self.judge(own, judged, 0).means[name] for own in scores]
+            alone = [self.judge(own, judged, 0).means[self.metric] for own in scores]
             settings = {
                 "factors": mix.factors.tolist(),
+                "measure": self.metric,
+                "alone": dict(zip(LIST_LEARNERS, alone, strict=True)),
                 "shares": dict(zip(LIST_LEARNERS, mix.shares.tolist(), strict=True)),
-                name: dict(zip(LIST_LEARNERS, alone, strict=True)),
             }
         model.mix(torch.tensor(settings["factors"]))
         return dict(settings)

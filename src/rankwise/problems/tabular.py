@@ -202,8 +202,9 @@ class Tabular(Problem[TableSchema, Part]):
             settings = {
                 "factors": mix.factors.tolist(),
                 "constant": mix.constant,
+                "measure": "ap",
+                "alone": dict(zip(LEARNERS, alone.tolist(), strict=True)),
                 "shares": dict(zip(LEARNERS, mix.shares.tolist(), strict=True)),
-                "ap": dict(zip(LEARNERS, alone.tolist(), strict=True)),
             }
         model.mix(torch.tensor(settings["factors"]), settings["constant"])
         return dict(settings)

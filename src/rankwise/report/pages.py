@@ -51,7 +51,7 @@ def page_of(
         record.get("refit", {}) if problem.refit and not record.get("cross_validated") else None,
         importance,
         problem.evaluation.weights,
-        record.get("settings", {}).get("ap", {}),
+        record.get("settings", {}),
     )
     return run_report(result)
 
@@ -71,12 +71,17 @@ def _facts(problem: Problem[Any, Any], record: Mapping[str, Any], history: Histo
         *parts,
         ("Seed", str(record["seed"])),
         ("Training", f"{len(history.losses):,} steps, {history.seconds:.1f} s without evaluation"),
-        *((("Chosen on validation", _in_words(record["settings"])),) if record.get("settings") else ()),
+        *((("Chosen on validation", _in_words(record["settings"])),) if _is_short(record.get("settings")) else ()),
         *((("Baselines", _in_words(record["baselines"])),) if record.get("baselines") else ()),
         ("Device", _in_words(content["device"])),
         ("Versions", versions),
         ("Machine", str(record["machine"])),
     )
+
+
+def _is_short(settings: Mapping[str, Any] | None) -> bool:
+    """Return whether there are settings that no section shows."""
+    return bool(settings) and "alone" not in (settings or {})
 
 
 def _that_matter(setting: object) -> object:

@@ -16,7 +16,7 @@ from rankwise.report.embedding import embedding_section
 from rankwise.report.examples import example_sections, plural
 from rankwise.report.lists import ListFigures, figures_of, lists_by_value, random_order, top_of, worst_of
 from rankwise.report.plots import axis, curve, plain, shares_axis, smoothed
-from rankwise.report.sections import importance_section, memory_section
+from rankwise.report.sections import importance_section, memory_section, mix_section
 from rankwise.training import History
 
 __all__ = ["RunResult", "run_report"]
@@ -40,7 +40,7 @@ class RunResult:
         facts, details: what was run, for the end of the page.
         importance: of the columns, if it was measured.
         weights: which were taken, see `EvaluationOptions`.
-        members: AP on the validation part of each model that was mixed, the network first; empty if none were.
+        settings: chosen on the validation part, see `Problem.complete_model`.
     """
 
     name: str
@@ -55,7 +55,7 @@ class RunResult:
     refit: Mapping[str, Any] | None = None
     importance: Importance | None = None
     weights: Literal["best", "last"] = "best"
-    members: Mapping[str, float] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def over(self) -> bool:
@@ -75,6 +75,7 @@ def run_report(result: RunResult) -> Report:
         _scores(result, figures),
         *embedding_section(inspection, inspection.metric_by_list(result.metric)),
         *example_sections(inspection, inspection.metric_by_list(result.metric)),
+        *mix_section(result.settings, result.loss),
         *importance_section(result.importance),
         *memory_section(result.history),
     ]
@@ -171,7 +172,7 @@ def _results(result: RunResult) -> Section:
 
 
 def _expectations(result: RunResult) -> str:
-    """Say how exact the figure is at the size of the part, and which of the mixed models did best by itself."""
+    """Say how exact the figure is at the size of the part."""
     inspection, evaluation = result.inspection, result.inspection.evaluation
     text, bounds, lists = "", evaluation.intervals.get(result.metric), len(evaluation.query_ids)
     if bounds is not None and bounds[0] == bounds[0]:
@@ -185,15 +186,7 @@ def _expectations(result: RunResult) -> str:
             "takes about four times as many. Two models that differ by less are told apart pair by pair only: "
             "rankwise compare."
         )
-    if result.members:
-        (name, own), *others = result.members.items()
-        other, best = max(others, key=lambda each: each[1])
-        won = "did better" if own > best else "did not do better"
-        text += (
-            f" On the validation data the {name}, trained with {result.loss}, {won} by itself than the best logistic "
-            f"regression, which is cross entropy: AP {own:.3f} against {best:.3f} ({other})."
-        )
-    return text.strip()
+    return text
 
 
 def _training(result: RunResult) -> Section:

@@ -1,7 +1,10 @@
-"""Sections of the report of a run: how much each column matters, and running estimates beside their exact values."""
+"""Sections of the report of a run: learners that were mixed, how much each column matters, and running estimates beside
+their exact values.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from rankwise.problems.importance import Importance
@@ -9,7 +12,7 @@ from rankwise.report.content import Axis, Figure, Panel, Section, Series, Table
 from rankwise.report.plots import axis, curve, plain, powers_axis
 from rankwise.training import History
 
-__all__ = ["importance_section", "memory_section"]
+__all__ = ["importance_section", "memory_section", "mix_section"]
 
 DRAWN = 20
 LISTED = 100
@@ -20,6 +23,32 @@ WORDS = {
     "u": "ranks of relevant items, smoothed",
     "lambda": "score that separates the first k items",
 }
+
+
+def mix_section(settings: Mapping[str, Any], loss: str) -> list[Section]:
+    """Return one section about the learners that were mixed, or none where none were.
+
+    Args:
+        settings: chosen by `Problem.complete_model`.
+        loss: the name of the loss that the first learner was trained with.
+    """
+    if "alone" not in settings:
+        return []
+    alone, shares = settings["alone"], settings["shares"]
+    first = next(iter(alone))
+    table = Table(
+        ("learner", f"{settings['measure']} alone", "share of the mix"),
+        tuple((name, f"{value:.4f}", f"{100 * shares[name]:.0f} %") for name, value in alone.items()),
+        caption=f"alone: on rows that it did not learn from. {first}: trained with {loss}. share: of the factors, with "
+        "scores of equal spread.",
+        strong=max(range(len(alone)), key=lambda row: list(alone.values())[row]),
+    )
+    rival = "network, cross entropy"
+    text = "Several learners were trained, and their scores of rows that they did not learn from decided the mix."
+    if rival in alone:
+        won = "did better" if alone[first] > alone[rival] else "did not do better"
+        text += f" The {first}, trained with {loss}, {won} by itself than the one trained with cross entropy."
+    return [Section("What the model is made of", text, (table,))]
 
 
 def importance_section(importance: Importance | None) -> list[Section]:
