@@ -337,6 +337,6 @@ def test_the_report_says_what_the_model_is_made_of(runs):
     assert "What the model is made of" in headings(page)
     cells = re.sub(r"(\s*<[^>]*>)+\s*", "|", page)
     for learner, value in alone.items():
-        assert f"|{learner}|{value:.4f}|{100 * shares[learner]:.0f} %|" in cells
+        assert f"|{learner}|{value:.4f}|{shares[learner]:.2f}|" in cells
     won = "did better" if alone["network"] > alone["network, cross entropy"] else "did not do better"
     assert f"{won} by itself than the one trained with cross entropy" in page

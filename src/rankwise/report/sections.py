@@ -37,10 +37,10 @@ def mix_section(settings: Mapping[str, Any], loss: str) -> list[Section]:
     alone, shares = settings["alone"], settings["shares"]
     first = next(iter(alone))
     table = Table(
-        ("learner", f"{settings['measure']} alone", "share of the mix"),
-        tuple((name, f"{value:.4f}", f"{100 * shares[name]:.0f} %") for name, value in alone.items()),
-        caption=f"alone: on rows that it did not learn from. {first}: trained with {loss}. share: of the factors, with "
-        "scores of equal spread.",
+        ("learner", f"{settings['measure']} alone", "weight"),
+        tuple((name, f"{value:.4f}", f"{shares[name]:.2f}") for name, value in alone.items()),
+        caption=f"alone: on rows that it did not learn from. {first}: trained with {loss}. weight: of its score, on "
+        "a common scale, in the sum.",
         strong=max(range(len(alone)), key=lambda row: list(alone.values())[row]),
     )
     rival = "network, cross entropy"
