@@ -25,6 +25,7 @@ def test_few_pairs_are_enumerated():
     expected = sum(abs(value) >= abs(sum(differences)) - 1e-12 for value in sums) / 2**9
     result = compare(a, b)
     assert result.exact
+    assert "(exact paired permutation test, two-sided)" in str(result)
     assert result.p_value == pytest.approx(expected, abs=1e-15)
 
 
@@ -34,6 +35,7 @@ def test_sampled_p_value_is_near_that_of_the_normal_distribution():
     differences = a - b
     z = (differences.sum() / differences.square().sum().sqrt()).abs().item()
     assert not result.exact
+    assert "(sampled paired permutation test, two-sided)" in str(result)
     assert result.p_value == pytest.approx(math.erfc(z / math.sqrt(2)), abs=0.02)
 
 

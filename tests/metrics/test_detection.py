@@ -233,3 +233,12 @@ def test_every_value_has_a_definition_an_interval_and_a_number_of_classes_left_o
     assert result.intervals.keys() <= result.means.keys()
     for word in CLASSES:
         assert repr(word) in result.definitions[f"ap {word}"]
+
+
+def test_boxes_of_less_than_a_pixel_are_small():
+    corners = torch.tensor([[5.0, 5.0, 5.5, 5.5]])
+    truth = BoxTable(torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64), corners)
+    found = BoxTable(truth.image, truth.label, corners, torch.ones(1))
+    result = evaluate_boxes(found, truth, ["ap-small", "ap-medium"], classes=("a",), images=1)
+    assert result.means["ap-small"] == pytest.approx(1)
+    assert result.means["ap-medium"] != result.means["ap-medium"]

@@ -172,3 +172,10 @@ def test_what_cannot_be_merged_is_refused():
         merge_evaluations([one, other])
     with pytest.raises(ValueError, match="expected every list in one of them, got the list 1 in two"):
         merge_evaluations([one, one])
+
+
+@pytest.mark.parametrize("weights", [[-1.0, 2.0], [0.0, 0.0]])
+def test_weights_of_queries_below_0_or_all_0_are_refused(weights):
+    scores, labels = random_lists(2)
+    with pytest.raises(ValueError, match="query_weights: expected numbers of 0 or more, not all 0"):
+        evaluate(scores, labels, "ap", query_weights=weights)
