@@ -90,10 +90,23 @@ class SampledSONG(nn.Module):
 
 
 class SmoothAP(nn.Module):
+    """Smooth-AP of one list, with the running spread of the scores in a buffer."""
+
+    def __init__(self, temperature=0.01, rate=0.1):
+        super().__init__()
+        self.register_buffer("spread", torch.ones(()))
+        self.register_buffer("seen", torch.zeros(()))
+        self.temperature, self.rate = temperature, rate
+
     def forward(self, scores, labels):
+        with torch.no_grad():
+            observed = scores.std(correction=0).clamp_min(1)
+            self.spread.copy_(torch.where(self.seen > 0, self.spread.lerp(observed, self.rate), observed))
+            self.seen.fill_(1)
+        scores = scores / self.spread
         positive = (labels == 1).to(scores.dtype)
         others = 1 - torch.eye(len(scores), device=scores.device)
-        steps = torch.sigmoid((scores[None] - scores[:, None]) / 0.01) * others
+        steps = torch.sigmoid((scores[None] - scores[:, None]) / self.temperature) * others
         precision = (1 + (steps * positive).sum(1)) / (1 + steps.sum(1))
         return 1 - (precision * positive).sum() / positive.sum()
 

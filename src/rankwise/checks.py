@@ -26,6 +26,7 @@ from rankwise.registry import nearest
 __all__ = [
     "ExactModule",
     "NumberedModule",
+    "any_of_many",
     "check_between",
     "check_choice",
     "check_count",
@@ -114,14 +115,17 @@ def check_later(condition: Tensor, action: Callable[[], None]) -> None:
         if bool(condition.any()):
             action()
         return
-    if condition.numel() > _MOST_READ:
-        condition = condition.any()
 
     def decide(values: list[float]) -> None:
         if any(values):
             action()
 
-    read_later(condition, decide)
+    read_later(any_of_many(condition), decide)
+
+
+def any_of_many(condition: Tensor) -> Tensor:
+    """Return whether any element is true if there are many, which saves copying them to the host, else the elements."""
+    return condition.any() if condition.numel() > _MOST_READ else condition
 
 
 def check_between(values: Tensor, low: float, high: float, action: Callable[[], None]) -> None:

@@ -219,7 +219,9 @@ class Sigmoid:
 
     def slope(self, x: Tensor) -> Tensor:
         value = self.value(x)
-        return (value * value).sub_(value).div_(self.temperature)
+        factor = filled((), -1 / self.temperature, value.dtype, value.device)
+        slope: Tensor = torch.ops.aten.sigmoid_backward(factor, value)
+        return slope
 
     def curvature(self, x: Tensor) -> Tensor:
         value = self.value(x)

@@ -206,10 +206,11 @@ class IdTable(ExactModule):
         training: bool,
         rows: Tensor | None = None,
         chosen: Tensor | None = None,
+        starting: Tensor | None = None,
     ) -> Tensor:
         """Update the rows of `ids` if `training`, and return them; return `values` for unknown ids."""
         if training:
-            return self.update(ids, values, update_rate, rows=rows, chosen=chosen)
+            return self.update(ids, values, update_rate, rows=rows, chosen=chosen, starting=starting)
         stored, known = self.read(ids, rows)
         return torch.where(known[:, None], stored, values.to(stored.dtype))
 
@@ -224,6 +225,7 @@ class IdTable(ExactModule):
         *,
         rows: Tensor | None = None,
         chosen: Tensor | None = None,
+        starting: Tensor | None = None,
         write: bool = True,
         only_chosen: bool = False,
     ) -> Tensor:
@@ -234,12 +236,16 @@ class IdTable(ExactModule):
             rows: the result of `locate(ids)`, if it was called already.
             chosen: (Q,) mask of the values that count; None: all. An id without any keeps its row; if it has no row
                 either, its `values` are returned.
+            starting: instead of `chosen`, (Q,) mask of the values that may start a row. Those of known ids all count.
             write: False returns the rows after the update, but does not store them.
             only_chosen: whether the rows of other values may be anything.
         """
         values = values.to(self._row_space.dtype)
         if not len(ids):
             return values
+        if starting is not None and (len(ids) > 1 or ids.device.type == "cpu" or is_traced(ids)):
+            rows = self.locate(ids) if rows is None else rows
+            chosen, starting = starting | (rows >= 0), None
         if is_traced(ids):
             from rankwise import graphs
 
@@ -251,7 +257,7 @@ class IdTable(ExactModule):
             now = self.update(ids[chosen], values[chosen], update_rate, space, rows=some, write=write)
             return values.masked_scatter(chosen[:, None], now)
         if ids.device.type != "cpu" or not write:
-            return self._update_without_sync(ids, values, update_rate, SPACES[space], rows, chosen, write)
+            return self._update_without_sync(ids, values, update_rate, SPACES[space], rows, chosen, starting, write)
         if chosen is not None and not surely_all(chosen):
             some = None if rows is None else rows[chosen]
             self.update(ids[chosen], values[chosen], update_rate, space, rows=some)
@@ -283,6 +289,7 @@ class IdTable(ExactModule):
         space: Space,
         rows: Tensor | None,
         chosen: Tensor | None,
+        starting: Tensor | None,
         write: bool,
     ) -> Tensor:
         """Run `update` with shapes that do not depend on the ids, so that the host does not synchronise.
@@ -304,7 +311,8 @@ class IdTable(ExactModule):
             run_deferred_checks()
             if self._count:
                 self._row_space[rows] = now
-            new = ~known if touched is None else touched > known
+            starting = touched if starting is None else starting
+            new = ~known if starting is None else starting > known
             self._pending, self._deferred_with = _Pending(self._as_columns(ids), new, now), None
         return now
 
