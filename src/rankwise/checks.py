@@ -68,6 +68,19 @@ class _Checks(list[tuple[Tensor, Callable[[list[float]], None]]]):
 
     refuse: Callable[[Tensor], None] | None = None
 
+    def __init__(self) -> None:
+        super().__init__()
+        # Tensors whose smallest and largest element were computed, and these two.
+        self._ends: list[tuple[Tensor, tuple[Tensor, Tensor]]] = []
+
+    def ends(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the smallest and the largest element, computed once for several checks of one tensor."""
+        for known, ends in self._ends:
+            if known is values:
+                return ends
+        self._ends.append((values, torch.aminmax(values.detach())))
+        return self._ends[-1][1]
+
 
 # None outside of `deferred_checks`: the host reads each condition at once.
 _PENDING: ContextVar[_Checks | None] = ContextVar("pending", default=None)
@@ -140,7 +153,8 @@ def check_between(values: Tensor, low: float, high: float, action: Callable[[], 
         if not low <= ends[0] <= high:
             action()
 
-    for end in torch.aminmax(values.detach()):
+    pending = _PENDING.get()
+    for end in torch.aminmax(values.detach()) if pending is None or on_host(values) else pending.ends(values):
         if on_host(end):
             decide([end.item()])
         else:

@@ -280,6 +280,11 @@ class Logistic:
     def slope(self, x: Tensor) -> Tensor:
         return x.div_(-self.temperature).sigmoid_().div_(-self.temperature)
 
+    def value_and_slope(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute both together; `x` is overwritten."""
+        x = x.div_(-self.temperature)
+        return torch.nn.functional.softplus(x, threshold=50.0), x.sigmoid_().div_(-self.temperature)
+
     def curvature(self, x: Tensor) -> Tensor:
         share = x.div_(-self.temperature).sigmoid_()
         return (share - share * share).div_(self.temperature**2)
