@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn.functional import normalize, softplus
 
-from benchmarks.device.cases import one_list, sampled_lists, vectors, whole_lists
+from benchmarks.device.cases import binary_lists, one_list, sampled_lists, vectors, whole_lists
 
 __all__ = ["PLAIN"]
 
@@ -29,8 +29,8 @@ def discounts_of(scores):
     return 1 / torch.log2(positions)
 
 
-def ideal_of(gains, discounts):
-    return (gains.sort(1, descending=True).values * discounts).sum(1)
+def ideal_of(gains, discounts, k=None):
+    return (gains.sort(1, descending=True).values * discounts)[:, :k].sum(1)
 
 
 class SOPRC(nn.Module):
@@ -68,6 +68,80 @@ class SONG(nn.Module):
         ranks = (1 - (scores[:, :, None] - scores[:, None, :])).clamp_min(0).square().sum(2)
         ideal = ideal_of(gains, discounts_of(scores)).clamp_min(1e-10)
         return (1 - (gains / torch.log2(1 + ranks)).sum(1) / ideal).mean()
+
+
+class KSONG(nn.Module):
+    """K-SONG of whole lists, with the threshold of the top k by Newton's method."""
+
+    def __init__(self, k=10, temperature=0.5, tau=0.01, steps=8):
+        super().__init__()
+        self.k, self.temperature, self.tau, self.steps = k, temperature, tau, steps
+
+    def forward(self, scores, labels):
+        gains = gains_of(labels, scores)
+        ranks = (1 - (scores[:, :, None] - scores[:, None, :])).clamp_min(0).square().sum(2)
+        ideal = ideal_of(gains, discounts_of(scores), self.k).clamp_min(1e-10)
+        selected = torch.sigmoid((scores.detach() - self.threshold(scores)) / self.temperature)
+        return (1 - (gains * selected / torch.log2(1 + ranks)).sum(1) / ideal).mean()
+
+    @torch.no_grad()
+    def threshold(self, scores):
+        """Find where the mean of sigmoids is (k + 1/2) / L, (Q, 1); bisect where a Newton step leaves the bounds."""
+        level = (self.k + 0.5) / scores.shape[1]
+        value = scores.topk(self.k + 1, 1).values[:, -1:]
+        low, high = value - 10 * self.tau, value + 10 * self.tau
+        for _ in range(self.steps):
+            above = torch.sigmoid((scores - value) / self.tau)
+            slope = level - above.mean(1, keepdim=True)
+            curvature = (above * (1 - above)).mean(1, keepdim=True) / self.tau
+            low, high = torch.where(slope < 0, value, low), torch.where(slope < 0, high, value)
+            following = value - slope / curvature
+            value = torch.where((following >= low) & (following <= high), following, (low + high) / 2)
+        return value
+
+
+class PAp(nn.Module):
+    """The ramp loss of pAp@k: the k best positives against the k best negatives."""
+
+    def __init__(self, k=10):
+        super().__init__()
+        self.k = k
+
+    def forward(self, scores, labels):
+        positive = labels == 1
+        top = scores.masked_fill(positive, -torch.inf).topk(self.k, 1).values
+        best = scores.masked_fill(~positive, -torch.inf).topk(self.k, 1).values
+        count = positive.sum(1).clamp_max(self.k)
+        counted = torch.arange(self.k, device=scores.device) < count[:, None]
+        hinge = (1 + top[:, None, :] - best[:, :, None]).clamp_min(0).sum(2)
+        return (torch.where(counted, hinge, 0).sum(1) / (self.k * count)).mean()
+
+
+class StableAP(nn.Module):
+    """Stable AP of one list, with the running spread of the scores and the running mean of the positives in buffers."""
+
+    def __init__(self, tau=0.3, eps=0.1, a=0.1, t=2.0, rate=0.01, spread_rate=0.1):
+        super().__init__()
+        for name in ("spread", "mean", "seen"):
+            self.register_buffer(name, torch.zeros(()))
+        self.tau, self.eps, self.a, self.t, self.rate, self.spread_rate = tau, eps, a, t, rate, spread_rate
+
+    def forward(self, scores, labels):
+        positive = (labels == 1).to(scores.dtype)
+        negative, share = 1 - positive, positive / positive.sum()
+        with torch.no_grad():
+            spread, mean = scores.std(correction=0).clamp_min(1), (scores * share).sum()
+            self.spread.copy_(torch.where(self.seen > 0, self.spread.lerp(spread, self.spread_rate), spread))
+        scores = scores / self.spread
+        with torch.no_grad():
+            # The mean is kept in units of the raw scores.
+            self.mean.copy_(torch.where(self.seen > 0, self.mean.lerp(mean, self.rate), mean))
+            self.seen.fill_(1)
+            distance = huber(scores - self.mean / self.spread, self.tau) / (1 + 4 / self.tau)
+            weight = ((1 + self.a) / (distance.clamp_max(1) + self.a)) ** self.t
+        false = (huber(scores[:, None] - scores[None], self.tau) * negative).sum(1) / negative.sum()
+        x = (share * weight * false).sum()
+        return torch.sqrt(x / (1 + x) + self.eps**2)
 
 
 class SampledSONG(nn.Module):
@@ -159,6 +233,9 @@ PLAIN = {
     "SOPRC, 64 + 960": (SOPRC, one_list),
     "SONG, 64 x 100": (SONG, whole_lists),
     "SONG, sampled 64 x 100": (SampledSONG, _known_lists),
+    "K-SONG, 64 x 100": (KSONG, whole_lists),
+    "pAp@10, 32 x 200": (PAp, binary_lists),
+    "stable AP, 64 + 960": (StableAP, one_list),
     "retrieval SOPRC, 224": (RetrievalSOPRC, vectors),
     "LambdaRank, 256 x 310": (LambdaRank, lambda seed: whole_lists(seed, lists=256, items=310)),
     "ApproxNDCG, 64 x 100": (ApproxNDCG, whole_lists),
