@@ -560,9 +560,7 @@ class ItemMask:
             return others.masked_fill(self._masked, -torch.inf)
         if self._given is None or self._index is not None:
             return others
-        if on_host(others):
-            return torch.where(self._given, others, -torch.inf)
-        return others.masked_fill(~self._given, -torch.inf)
+        return torch.where(self._given, others, filled((), -torch.inf, others.dtype, others.device))
 
     def hide(self, difference: Tensor, lists: slice) -> Tensor:
         """Set the differences anchor - other (q, A, L) of few masked others to inf, in place."""

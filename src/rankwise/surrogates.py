@@ -129,10 +129,10 @@ class Hinge:
         return Pieces(scale=1.0, tail_end=self.margin, tail=(self.margin, -1.0, 0.0))
 
     def value(self, x: Tensor) -> Tensor:
-        return x.neg_().add_(self.margin).clamp_min_(0.0)
+        return torch.sub(filled((), self.margin, x.dtype, x.device), x, out=x).clamp_min_(0.0)
 
     def slope(self, x: Tensor) -> Tensor:
-        return (x < self.margin).to(x.dtype).neg_()
+        return x.lt_(self.margin).neg_()
 
     def curvature(self, x: Tensor) -> Tensor:
         return torch.zeros_like(x)
