@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn.functional import normalize, softplus
 
-from benchmarks.device.cases import binary_lists, one_list, sampled_lists, vectors, whole_lists
+from benchmarks.device.cases import all_grades, binary_lists, one_list, sampled_lists, vectors, whole_lists
 
 __all__ = ["PLAIN"]
 
@@ -145,22 +145,33 @@ class StableAP(nn.Module):
 
 
 class SampledSONG(nn.Module):
-    """SONG of sampled lists, with one average for each query and item."""
+    """SONG of sampled lists, with the totals of each query and one average for each query and item by index."""
 
-    def __init__(self, queries=200, items=1000, rate=0.1):
+    def __init__(self, grades, rate=0.1):
         super().__init__()
-        self.register_buffer("averages", torch.zeros(queries, items))
-        self.rate = rate
+        gains = gains_of(grades, torch.ones(()))
+        self.register_buffer("averages", torch.zeros(grades.shape))
+        self.register_buffer("relevant", (grades > 0).sum(1).float())
+        self.register_buffer("ideal", ideal_of(gains, discounts_of(gains)))
+        self.size, self.rate = grades.shape[1], rate
 
-    def forward(self, scores, labels, queries, items, size, ideal):
-        gains = gains_of(labels, scores)
-        observed = (1 - (scores[:, :, None] - scores[:, None, :])).clamp_min(0).square().mean(2)
+    def forward(self, scores, labels, queries, items):
+        # How many items of the whole list a relevant and an irrelevant one of the sample represent.
+        chosen, drawn, relevant = labels > 0, labels.shape[1], self.relevant[queries]
+        count, own = chosen.sum(1), self.size / drawn
+        share = (relevant - 1) / (self.size - 1)
+        of_relevant = (self.size - own) * share / (count - 1)
+        of_irrelevant = (self.size - own) * (1 - share) / (drawn - count)
+        represented = torch.where(chosen, of_relevant[:, None], of_irrelevant[:, None])
+        squares = (1 - (scores[:, :, None] - scores[:, None, :])).clamp_min(0).square()
+        observed = ((squares * represented[:, None]).sum(2) + own - represented).clamp_min(1)
         with torch.no_grad():
             average = self.averages[queries[:, None], items]
             average = torch.where(average == 0, observed, average.lerp(observed, self.rate))
             self.averages[queries[:, None], items] = average
-        ranks = size[:, None] * (average + observed - observed.detach())
-        return (1 - (gains / torch.log2(1 + ranks)).sum(1) / ideal).mean()
+        ranks = average + observed - observed.detach()
+        gains = gains_of(labels, scores) * (relevant / count)[:, None]
+        return (1 - (gains / torch.log2(1 + ranks)).sum(1) / self.ideal[queries]).mean()
 
 
 class SmoothAP(nn.Module):
@@ -222,17 +233,16 @@ class LambdaRank(nn.Module):
         return (weights * logistic).sum((1, 2)).mean() / math.log(2)
 
 
-def _known_lists(seed):
+def _lists_by_index(seed):
     (scores, labels), ids = sampled_lists(seed)
-    size, ideal = torch.full((len(scores),), 1000.0), torch.full((len(scores),), 30.0)
-    return (scores, labels, ids["query_ids"], ids["sample_ids"], size, ideal), {}
+    return (scores, labels, ids["query_ids"], ids["sample_ids"]), {}
 
 
 # The plain version of a case: how it is made, and its batches.
 PLAIN = {
     "SOPRC, 64 + 960": (SOPRC, one_list),
     "SONG, 64 x 100": (SONG, whole_lists),
-    "SONG, sampled 64 x 100": (SampledSONG, _known_lists),
+    "SONG, sampled 64 x 100": (lambda: SampledSONG(all_grades()), _lists_by_index),
     "K-SONG, 64 x 100": (KSONG, whole_lists),
     "pAp@10, 32 x 200": (PAp, binary_lists),
     "stable AP, 64 + 960": (StableAP, one_list),
