@@ -536,7 +536,7 @@ class HashIndex:
 
 
 class DeviceIndex:
-    """Hash index on the host with a copy of its slots on an accelerator: lookups there do not synchronise.
+    """Hash index on the host with a copy of its rows on an accelerator: lookups there do not synchronise.
 
     Args:
         ids: (n, columns) distinct ids on the CPU; device: that of the ids to look up.
@@ -544,13 +544,13 @@ class DeviceIndex:
 
     def __init__(self, ids: Tensor, device: torch.device) -> None:
         self._ids, self._count, self._index = ids, len(ids), HashIndex(ids)
-        self._slots = send(self._index.slots, device)
+        self._rows = send(self._index.slots & _ROW, device)
 
     def find(self, ids: Tensor, known: Tensor) -> Tensor:
         """Return the rows of `ids` (Q, columns) among the `known` (n, columns), -1 for unknown ids: (Q,)."""
         (slots, _), steps = self._index.slots_and_tags(ids), numbers(self._index.reach, ids.device)
         # A free slot looks like row 0, which is right for the id of that row.
-        rows = self._slots[(slots[:, None] + steps) & (self._index.size - 1)] & _ROW
+        rows = self._rows[(slots[:, None] + steps) & (self._index.size - 1)]
         other = known[rows] != ids[:, None]
         other = other[:, :, 0] if ids.shape[1] == 1 else other.any(2)
         return rows.masked_fill(other, -1).amax(1)
@@ -564,9 +564,9 @@ class DeviceIndex:
         self._count = count
         changed = self._index.add(self._ids[:count])
         if changed is None:
-            self._slots = send(self._index.slots, self._slots.device)
+            self._rows = send(self._index.slots & _ROW, self._rows.device)
         else:
-            self._slots[send(changed, self._slots.device)] = send(self._index.slots[changed], self._slots.device)
+            self._rows[send(changed, self._rows.device)] = send(self._index.slots[changed] & _ROW, self._rows.device)
 
 
 class _Pending(NamedTuple):
@@ -614,7 +614,8 @@ def _means(ids: Tensor, values: Tensor, chosen: Tensor | None, space: Space) -> 
         counts = values.new_zeros(len(ids)).index_add_(0, group, one)
         return space.mean(values, group, counts.clamp_min_(1))[group], None
     counts = values.new_zeros(len(ids)).index_add_(0, group, chosen.to(values.dtype))
-    given, touched = values.masked_fill(~chosen[:, None], space.zero), counts[group] > 0
+    zero = filled((), space.zero, values.dtype, values.device)
+    given, touched = torch.where(chosen[:, None], values, zero), counts[group] > 0
     return torch.where(touched[:, None], space.mean(given, group, counts.clamp_min_(1))[group], values), touched
 
 
@@ -625,8 +626,8 @@ def _groups(ids: Tensor) -> Tensor:
         same = ids[:, None] == ids
         same = same[:, :, 0] if ids.shape[1] == 1 else same.all(2)
         return same.byte().argmax(1)  # XLA aborts on the indices of `max`
-    order = torch.arange(len(ids), device=ids.device)
-    for column in range(ids.shape[1] - 1, -1, -1):
+    order = torch.argsort(ids[:, -1], stable=True)
+    for column in range(ids.shape[1] - 2, -1, -1):
         order = order[torch.argsort(ids[order, column], stable=True)]
     ordered = ids[order]
     number = torch.nn.functional.pad((ordered[1:] != ordered[:-1]).any(1), (1, 0)).cumsum(0, dtype=torch.int64)
