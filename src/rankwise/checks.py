@@ -26,6 +26,7 @@ from rankwise.registry import nearest
 __all__ = [
     "ExactModule",
     "NumberedModule",
+    "any_of_many",
     "check_between",
     "check_choice",
     "check_count",
@@ -66,6 +67,19 @@ class _Checks(list[tuple[Tensor, Callable[[list[float]], None]]]):
     """
 
     refuse: Callable[[Tensor], None] | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        # Tensors whose smallest and largest element were computed, and these two.
+        self._ends: list[tuple[Tensor, tuple[Tensor, Tensor]]] = []
+
+    def ends(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the smallest and the largest element, computed once for several checks of one tensor."""
+        for known, ends in self._ends:
+            if known is values:
+                return ends
+        self._ends.append((values, torch.aminmax(values.detach())))
+        return self._ends[-1][1]
 
 
 # None outside of `deferred_checks`: the host reads each condition at once.
@@ -114,14 +128,17 @@ def check_later(condition: Tensor, action: Callable[[], None]) -> None:
         if bool(condition.any()):
             action()
         return
-    if condition.numel() > _MOST_READ:
-        condition = condition.any()
 
     def decide(values: list[float]) -> None:
         if any(values):
             action()
 
-    read_later(condition, decide)
+    read_later(any_of_many(condition), decide)
+
+
+def any_of_many(condition: Tensor) -> Tensor:
+    """Return whether any element is true if there are many, which saves copying them to the host, else the elements."""
+    return condition.any() if condition.numel() > _MOST_READ else condition
 
 
 def check_between(values: Tensor, low: float, high: float, action: Callable[[], None]) -> None:
@@ -136,7 +153,8 @@ def check_between(values: Tensor, low: float, high: float, action: Callable[[], 
         if not low <= ends[0] <= high:
             action()
 
-    for end in torch.aminmax(values.detach()):
+    pending = _PENDING.get()
+    for end in torch.aminmax(values.detach()) if pending is None or on_host(values) else pending.ends(values):
         if on_host(end):
             decide([end.item()])
         else:

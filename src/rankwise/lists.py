@@ -104,7 +104,7 @@ class Lists:
     @cached_property
     def negatives(self) -> ItemMask:
         if self.full:
-            return ItemMask(~self.relevant, self.relevant)
+            return ItemMask.without(self.relevant)
         return ItemMask(self.mask ^ self.relevant)
 
     @cached_property
@@ -462,6 +462,7 @@ class Sides:
         share: (Q, A) weights of the positives, with a sum of 1 per list.
         negatives: mask of the negative items.
         positive_weight, negative_weight: (Q,) sums of item weights, at least the smallest normal number.
+        negative_total: (Q,) sum of the weights of the negatives, which may be 0.
         valid: (Q,) True for lists that have both; rate: (Q,) share of positives, 1/2 in lists that do not have both.
         padding: `mask`, or None when all lists have equally many positives.
     """
@@ -471,8 +472,12 @@ class Sides:
     share: Tensor
     negatives: ItemMask
     positive_weight: Tensor
-    negative_weight: Tensor
+    negative_total: Tensor
     valid: Tensor
+
+    @cached_property
+    def negative_weight(self) -> Tensor:
+        return self.negative_total.clamp_min(torch.finfo(self.negative_total.dtype).tiny)
 
     @cached_property
     def padding(self) -> Tensor | None:
@@ -495,7 +500,7 @@ def split_sides(lists: Lists) -> Sides:
         positive, negative = weights.sum(1), (lists.weights * (lists.mask ^ lists.relevant)).sum(1).to(dtype)
     valid = torch.minimum(positive, negative) > 0
     positive = positive.clamp_min(tiny)
-    return Sides(index, mask, weights / positive[:, None], lists.negatives, positive, negative.clamp_min(tiny), valid)
+    return Sides(index, mask, weights / positive[:, None], lists.negatives, positive, negative, valid)
 
 
 class ItemMask:
@@ -507,11 +512,21 @@ class ItemMask:
 
     Args:
         mask: (Q, L), False where an item is masked; None masks none.
-        masked: the opposite of `mask`, if it is known.
     """
 
-    def __init__(self, mask: Tensor | None, masked: Tensor | None = None) -> None:
-        self._given, self._masked, self._shape = mask, masked, (0, 0)
+    _masked: Tensor | None = None
+
+    def __init__(self, mask: Tensor | None) -> None:
+        self._given, self._shape = mask, (0, 0)
+
+    @classmethod
+    def without(cls, masked: Tensor) -> ItemMask:
+        """Return a mask by the opposite: `masked` (Q, L) is True where an item is masked."""
+        if on_host(masked):
+            return cls(~masked)
+        made = cls(None)
+        made._masked = masked
+        return made
 
     @classmethod
     def at(cls, index: np.ndarray, shape: tuple[int, int]) -> ItemMask:
@@ -523,6 +538,8 @@ class ItemMask:
     @cached_property
     def mask(self) -> Tensor | None:
         """Return the mask (Q, L), or None when no item is masked."""
+        if self._masked is not None:
+            return ~self._masked
         if self._given is not None or self._index is None:
             return self._given
         mask = torch.ones(self._shape, dtype=torch.bool)
@@ -539,11 +556,11 @@ class ItemMask:
 
     def fill(self, others: Tensor) -> Tensor:
         """Return the others (Q, L) with -inf for masked ones, or unchanged if few are masked."""
+        if self._masked is not None:
+            return others.masked_fill(self._masked, -torch.inf)
         if self._given is None or self._index is not None:
             return others
-        if on_host(others):
-            return torch.where(self._given, others, -torch.inf)
-        return others.masked_fill(~self._given if self._masked is None else self._masked, -torch.inf)
+        return torch.where(self._given, others, filled((), -torch.inf, others.dtype, others.device))
 
     def hide(self, difference: Tensor, lists: slice) -> Tensor:
         """Set the differences anchor - other (q, A, L) of few masked others to inf, in place."""

@@ -47,7 +47,7 @@ def argsort(values: Tensor, mask: Tensor | None = None) -> Tensor:
     if _fits_packed(values):
         return torch.from_numpy(_sort_packed(values + 0.0, mask)).bitwise_and_(_INDEX_BITS)
     if mask is not None:
-        values = values.masked_fill(~mask, float("inf"))
+        values = torch.where(mask, values, filled((), torch.inf, values.dtype, values.device))
     return torch.argsort(values, dim=-1, stable=True)
 
 

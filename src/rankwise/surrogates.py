@@ -129,10 +129,10 @@ class Hinge:
         return Pieces(scale=1.0, tail_end=self.margin, tail=(self.margin, -1.0, 0.0))
 
     def value(self, x: Tensor) -> Tensor:
-        return x.neg_().add_(self.margin).clamp_min_(0.0)
+        return torch.sub(filled((), self.margin, x.dtype, x.device), x, out=x).clamp_min_(0.0)
 
     def slope(self, x: Tensor) -> Tensor:
-        return (x < self.margin).to(x.dtype).neg_()
+        return x.lt_(self.margin).neg_()
 
     def curvature(self, x: Tensor) -> Tensor:
         return torch.zeros_like(x)
@@ -219,7 +219,9 @@ class Sigmoid:
 
     def slope(self, x: Tensor) -> Tensor:
         value = self.value(x)
-        return (value * value).sub_(value).div_(self.temperature)
+        factor = filled((), -1 / self.temperature, value.dtype, value.device)
+        slope: Tensor = torch.ops.aten.sigmoid_backward(factor, value)
+        return slope
 
     def curvature(self, x: Tensor) -> Tensor:
         value = self.value(x)
@@ -277,6 +279,11 @@ class Logistic:
 
     def slope(self, x: Tensor) -> Tensor:
         return x.div_(-self.temperature).sigmoid_().div_(-self.temperature)
+
+    def value_and_slope(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute both together; `x` is overwritten."""
+        x = x.div_(-self.temperature)
+        return torch.nn.functional.softplus(x, threshold=50.0), x.sigmoid_().div_(-self.temperature)
 
     def curvature(self, x: Tensor) -> Tensor:
         share = x.div_(-self.temperature).sigmoid_()

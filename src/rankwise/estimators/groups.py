@@ -389,10 +389,8 @@ class Link(nn.Module):
         scale = scale.clamp_min(1)
         if group_ids is None:
             return scale
-        rows = spreads.locate(group_ids)
-        stored = (rows >= 0) | (scale > 1)
         running = spreads.follow(
-            group_ids, scale[:, None], self.update_rate, rows=rows, chosen=stored, training=self.training
+            group_ids, scale[:, None], self.update_rate, starting=scale > 1, training=self.training
         )
         return running[:, 0].to(scale.dtype)
 
@@ -407,12 +405,12 @@ def _within_two(lists: Lists) -> bool:
 
 def _spread(lists: Lists) -> tuple[Tensor]:
     """Compute the root mean square distance of the scores from the mean of their list, (Q,)."""
-    scores = widen(lists.scores)
+    scores, dtype = widen(lists.scores), lists.scores.dtype
     if lists.full and lists.scores.shape[1]:
-        return (scores.std(1, correction=0),)
+        return (scores.std(1, correction=0).to(dtype),)
     size = lists.size[:, None].clamp_min(1)
     distance = (scores - (scores * lists.mask).sum(1, keepdim=True) / size) * lists.mask
-    return ((distance.square().sum(1) / size[:, 0]).sqrt(),)
+    return ((distance.square().sum(1) / size[:, 0]).sqrt().to(dtype),)
 
 
 class Prior(ExactModule):

@@ -206,10 +206,11 @@ class IdTable(ExactModule):
         training: bool,
         rows: Tensor | None = None,
         chosen: Tensor | None = None,
+        starting: Tensor | None = None,
     ) -> Tensor:
         """Update the rows of `ids` if `training`, and return them; return `values` for unknown ids."""
         if training:
-            return self.update(ids, values, update_rate, rows=rows, chosen=chosen)
+            return self.update(ids, values, update_rate, rows=rows, chosen=chosen, starting=starting)
         stored, known = self.read(ids, rows)
         return torch.where(known[:, None], stored, values.to(stored.dtype))
 
@@ -224,6 +225,7 @@ class IdTable(ExactModule):
         *,
         rows: Tensor | None = None,
         chosen: Tensor | None = None,
+        starting: Tensor | None = None,
         write: bool = True,
         only_chosen: bool = False,
     ) -> Tensor:
@@ -234,12 +236,16 @@ class IdTable(ExactModule):
             rows: the result of `locate(ids)`, if it was called already.
             chosen: (Q,) mask of the values that count; None: all. An id without any keeps its row; if it has no row
                 either, its `values` are returned.
+            starting: instead of `chosen`, (Q,) mask of the values that may start a row. Those of known ids all count.
             write: False returns the rows after the update, but does not store them.
             only_chosen: whether the rows of other values may be anything.
         """
         values = values.to(self._row_space.dtype)
         if not len(ids):
             return values
+        if starting is not None and (len(ids) > 1 or ids.device.type == "cpu" or is_traced(ids)):
+            rows = self.locate(ids) if rows is None else rows
+            chosen, starting = starting | (rows >= 0), None
         if is_traced(ids):
             from rankwise import graphs
 
@@ -251,7 +257,7 @@ class IdTable(ExactModule):
             now = self.update(ids[chosen], values[chosen], update_rate, space, rows=some, write=write)
             return values.masked_scatter(chosen[:, None], now)
         if ids.device.type != "cpu" or not write:
-            return self._update_without_sync(ids, values, update_rate, SPACES[space], rows, chosen, write)
+            return self._update_without_sync(ids, values, update_rate, SPACES[space], rows, chosen, starting, write)
         if chosen is not None and not surely_all(chosen):
             some = None if rows is None else rows[chosen]
             self.update(ids[chosen], values[chosen], update_rate, space, rows=some)
@@ -283,6 +289,7 @@ class IdTable(ExactModule):
         space: Space,
         rows: Tensor | None,
         chosen: Tensor | None,
+        starting: Tensor | None,
         write: bool,
     ) -> Tensor:
         """Run `update` with shapes that do not depend on the ids, so that the host does not synchronise.
@@ -304,7 +311,8 @@ class IdTable(ExactModule):
             run_deferred_checks()
             if self._count:
                 self._row_space[rows] = now
-            new = ~known if touched is None else touched > known
+            starting = touched if starting is None else starting
+            new = ~known if starting is None else starting > known
             self._pending, self._deferred_with = _Pending(self._as_columns(ids), new, now), None
         return now
 
@@ -528,7 +536,7 @@ class HashIndex:
 
 
 class DeviceIndex:
-    """Hash index on the host with a copy of its slots on an accelerator: lookups there do not synchronise.
+    """Hash index on the host with a copy of its rows on an accelerator: lookups there do not synchronise.
 
     Args:
         ids: (n, columns) distinct ids on the CPU; device: that of the ids to look up.
@@ -536,13 +544,13 @@ class DeviceIndex:
 
     def __init__(self, ids: Tensor, device: torch.device) -> None:
         self._ids, self._count, self._index = ids, len(ids), HashIndex(ids)
-        self._slots = send(self._index.slots, device)
+        self._rows = send(self._index.slots & _ROW, device)
 
     def find(self, ids: Tensor, known: Tensor) -> Tensor:
         """Return the rows of `ids` (Q, columns) among the `known` (n, columns), -1 for unknown ids: (Q,)."""
         (slots, _), steps = self._index.slots_and_tags(ids), numbers(self._index.reach, ids.device)
         # A free slot looks like row 0, which is right for the id of that row.
-        rows = self._slots[(slots[:, None] + steps) & (self._index.size - 1)] & _ROW
+        rows = self._rows[(slots[:, None] + steps) & (self._index.size - 1)]
         other = known[rows] != ids[:, None]
         other = other[:, :, 0] if ids.shape[1] == 1 else other.any(2)
         return rows.masked_fill(other, -1).amax(1)
@@ -556,9 +564,9 @@ class DeviceIndex:
         self._count = count
         changed = self._index.add(self._ids[:count])
         if changed is None:
-            self._slots = send(self._index.slots, self._slots.device)
+            self._rows = send(self._index.slots & _ROW, self._rows.device)
         else:
-            self._slots[send(changed, self._slots.device)] = send(self._index.slots[changed], self._slots.device)
+            self._rows[send(changed, self._rows.device)] = send(self._index.slots[changed] & _ROW, self._rows.device)
 
 
 class _Pending(NamedTuple):
@@ -606,7 +614,8 @@ def _means(ids: Tensor, values: Tensor, chosen: Tensor | None, space: Space) -> 
         counts = values.new_zeros(len(ids)).index_add_(0, group, one)
         return space.mean(values, group, counts.clamp_min_(1))[group], None
     counts = values.new_zeros(len(ids)).index_add_(0, group, chosen.to(values.dtype))
-    given, touched = values.masked_fill(~chosen[:, None], space.zero), counts[group] > 0
+    zero = filled((), space.zero, values.dtype, values.device)
+    given, touched = torch.where(chosen[:, None], values, zero), counts[group] > 0
     return torch.where(touched[:, None], space.mean(given, group, counts.clamp_min_(1))[group], values), touched
 
 
@@ -617,8 +626,8 @@ def _groups(ids: Tensor) -> Tensor:
         same = ids[:, None] == ids
         same = same[:, :, 0] if ids.shape[1] == 1 else same.all(2)
         return same.byte().argmax(1)  # XLA aborts on the indices of `max`
-    order = torch.arange(len(ids), device=ids.device)
-    for column in range(ids.shape[1] - 1, -1, -1):
+    order = torch.argsort(ids[:, -1], stable=True)
+    for column in range(ids.shape[1] - 2, -1, -1):
         order = order[torch.argsort(ids[order, column], stable=True)]
     ordered = ids[order]
     number = torch.nn.functional.pad((ordered[1:] != ordered[:-1]).any(1), (1, 0)).cumsum(0, dtype=torch.int64)

@@ -210,12 +210,10 @@ class ThresholdTracker(nn.Module):
         level = torch.add(level, mean, alpha=-self.tau_norm)
         for _ in range(_STEPS_ON_DEVICE):
             above = (best - value[:, None]).sigmoid_()
-            weighted = above * share
-            total = weighted.sum(1)
-            slope = torch.add(level - total, value, alpha=norm)
+            slope = torch.add(level - (above * share).sum(1), value, alpha=norm)
             lower = slope < 0
             low, high = torch.where(lower, value, low), torch.where(lower, high, value)
-            curvature = total - above.mul_(weighted).sum(1) + norm
+            curvature = torch.ops.aten.sigmoid_backward(share, above).sum(1) + norm
             following = torch.addcdiv(value, slope, curvature, value=-1)
             value = torch.where(following == following.clamp(low, high), following, low.lerp(high, 0.5))
         return value * self.tau

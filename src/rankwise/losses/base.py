@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from rankwise.checks import (
     NumberedModule,
+    any_of_many,
     check_choice,
     check_ids,
     check_labels,
@@ -319,7 +320,7 @@ class ListLoss(MarkedModule):
         """Add what the last call left to read on an accelerator to the deferred checks of this call."""
         defer_new_ids(self)
         if self._unread is not None:
-            read_later(self._unread, lambda valid: self._count(any(valid)))
+            read_later(any_of_many(self._unread), lambda valid: self._count(any(valid)))
             self._unread = None
 
     @torch.no_grad()
@@ -336,7 +337,7 @@ class ListLoss(MarkedModule):
     def _count_batch(self, valid: Tensor) -> None:
         """Count the batches in a row in which every list was skipped, and warn once."""
         if valid.device.type != "cpu":
-            self._unread = valid.any()  # read with the deferred checks of the next call
+            self._unread = valid  # read with the deferred checks of the next call
         else:
             self._count(surely_all(valid) or bool(valid.any()))
 

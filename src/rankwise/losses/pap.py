@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -93,8 +94,11 @@ class PApLoss(ListLoss):
         valid = valid & (positives.size > 0)
         # Only differences count. Relative to the best negative, scores with a large offset keep their precision.
         highest = top.highest()[:, None]
-        positives, top = (replace(side, scores=(side.scores - highest) / self.margin) for side in (positives, top))
-        return _SURROGATES[self.surrogate](_Case(positives, top)), valid
+        positives, top = (side.with_scores(self._in_margins(side.scores - highest)) for side in (positives, top))
+        return _SURROGATES[self.surrogate](_Case(positives, top, self.k)), valid
+
+    def _in_margins(self, leads: Tensor) -> Tensor:
+        return leads if self.margin == 1 else leads / self.margin
 
 
 def top_negatives(negatives: Side, k: int | None, short_lists: str) -> tuple[Side, Tensor]:
@@ -102,35 +106,36 @@ def top_negatives(negatives: Side, k: int | None, short_lists: str) -> tuple[Sid
     size = negatives.size
     if k is None:
         return negatives, size > 0
-    return best(negatives, torch.full_like(size, k), k), size >= (k if short_lists == "skip" else 1)
+    return best(negatives, k), size >= (k if short_lists == "skip" else 1)
 
 
 @dataclass(frozen=True)
 class _Case:
-    """Positives and top negatives of lists, with scores in units of the margin."""
+    """Positives and the top k negatives of lists, with scores in units of the margin."""
 
     positives: Side
     negatives: Side
+    k: int | None
 
-    @property
+    @cached_property
     def count(self) -> Tensor:
         """Return b, (Q,)."""
         return torch.minimum(self.positives.size, self.negatives.size)
 
 
 def _ramp(case: _Case) -> Tensor:
-    top = sort_by_score(case.positives, best_first=True).first(case.count)
+    top = sort_by_score(case.positives, best_first=True, counts=case.count, most=case.k)
     return pair_mean(top, case.negatives, _APART)
 
 
 def _max(case: _Case) -> Tensor:
-    bottom = sort_by_score(case.positives, best_first=False).first(case.count)
+    bottom = sort_by_score(case.positives, best_first=False, counts=case.count, most=case.k)
     return pair_mean(bottom, case.negatives, _APART)
 
 
 def _avg(case: _Case) -> Tensor:
     mean = case.positives.mean()[:, None]
-    middle = Side(mean, torch.ones_like(mean, dtype=torch.bool), torch.ones_like(mean))
+    middle = Side(mean, torch.ones_like(mean, dtype=torch.bool))
     return pair_mean(middle, case.negatives, _APART)
 
 

@@ -147,12 +147,12 @@ class CompositionalLoss(ListLoss):
             assert block.sample_ids is not None
             items = take(block.sample_ids, sample.index)
             lists = packed.select_block(group_ids, block)[:, None].expand_as(items)
-            pairs.append(torch.stack([lists.flatten(), items.flatten()], 1))
+            pairs.append(torch.stack([lists, items], 2).view(-1, 2))
         observed, chosen = _joined([sums.flatten() for sums in inner]), _joined(counted)
         means = averages(_joined(pairs), observed, None if surely_all(chosen) else chosen)
         # Sums that do not count are unchanged.
-        attached = torch.where(chosen, self.attach(means, observed), observed)
-        parts = attached.split([sums.numel() for sums in inner])
+        attached = self.attach(torch.where(chosen, means, observed.detach()), observed)
+        parts = [attached] if len(inner) == 1 else attached.split([sums.numel() for sums in inner])
         return [part.view_as(sums) for part, sums in zip(parts, inner, strict=True)]
 
     def attach(self, mean: Tensor, observed: Tensor) -> Tensor:
@@ -211,18 +211,12 @@ def whole_lists(
     """
     weights = None if lists.weights is None else _mean_one(lists.weights.to(lists.scores.dtype), lists.mask)
     index, mask = find_chosen(chosen)
-    own = gain(take(lists.labels, index))
-    if index is not None or not lists.full:
-        own = own * mask
+    sizes = count(mask), lists.size
+    own, valid = _gains_and_valid(lists, gain, index, mask, *sizes)
     own_weights = None if weights is None else take(weights, index) * mask
     counted = own if own_weights is None else own * own_weights
     ideal = ideal_dcg(own, weights=own_weights, k=k) if divides else counted.sum(1)
-    totals = Totals(lists.size, count(mask), ideal)
-    if index is None and lists.full and own.shape[1]:
-        lowest, highest = torch.aminmax(own, dim=1)
-        valid = lowest < highest
-    else:
-        valid = _has_unequal_gains(own, mask, totals.relevant, totals.size)
+    totals = Totals(sizes[1], sizes[0], ideal)
     return _sample(lists.scores.dtype, index, mask, counted, weights, None, totals, valid)
 
 
@@ -234,8 +228,8 @@ def sample_of_lists(
     index, mask = find_chosen(chosen)
     counts = count(mask), lists.size
     _check_counts(counts[0], counts[1] - counts[0], totals)
-    relevant, drawn = (number.to(dtype) for number in counts)
-    irrelevant = drawn - relevant
+    relevant, drawn = counts[0].to(dtype), lists.mask.shape[1] if lists.full else lists.size.to(dtype)
+    irrelevant, most = drawn - relevant, max(1, drawn) if isinstance(drawn, int) else drawn.clamp_min(1)
     size, all_relevant = totals.size.to(dtype), totals.relevant.to(dtype)
     weights = None if lists.full else lists.mask.to(dtype)
     if lists.weights is not None:
@@ -243,21 +237,21 @@ def sample_of_lists(
         weights = torch.where(chosen, _mean_one(given, chosen), _mean_one(given, lists.mask ^ chosen))
     self_correction: Tensor | None = None
     if self_weight == "naive":
-        represented = (size / drawn.clamp_min(1))[:, None].expand_as(lists.mask)
+        represented = (size / most)[:, None].expand_as(lists.mask)
     else:
-        own = torch.ones_like(size) if self_weight == "exact" else size / drawn.clamp_min(1)
+        own = torch.ones_like(size) if self_weight == "exact" else size / most
         # The rest of the list, split into relevant and irrelevant. A stratum with no other sampled item gets weight 0.
-        share = (all_relevant - 1).clamp_min(0) / (size - 1).clamp_min(1)
-        share = torch.where(irrelevant > 0, torch.where(relevant > 1, share, 0), 1)
-        of_relevant = torch.where(relevant > 1, (size - own) * share / (relevant - 1).clamp_min(1), own)
-        of_irrelevant = (size - own) * (1 - share) / irrelevant.clamp_min(1)
+        rest, others = size - own, relevant - 1
+        expected = rest * (all_relevant - 1) / (size - 1).clamp_min(1)
+        of_others = torch.where(irrelevant > 0, expected, rest) * (others > 0)
+        of_relevant = torch.where(others > 0, of_others / others.clamp_min(1), own)
+        of_irrelevant = (rest - of_others) / irrelevant.clamp_min(1)
         represented = torch.where(chosen, of_relevant[:, None], of_irrelevant[:, None])
     if weights is not None:
         represented = represented * weights
     if self_weight != "naive":
         self_correction = own[:, None] - take(represented, index)
-    own_gains = gain(take(lists.labels, index)) * mask
-    valid = _has_unequal_gains(own_gains, mask, *counts)
+    own_gains, valid = _gains_and_valid(lists, gain, index, mask, *counts)
     counted = own_gains * (all_relevant / relevant.clamp_min(1))[:, None]
     if weights is not None:
         counted = counted * take(weights, index)
@@ -279,6 +273,18 @@ def _sample(
     return Sample(index, mask, gains.to(dtype), represented, self_correction, totals.size, ideal, valid)
 
 
+def _gains_and_valid(
+    lists: Lists, gain: Callable[[Tensor], Tensor], index: Tensor | None, mask: Tensor, relevant: Tensor, size: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return the gains (Q, A) of the relevant items, 0 in the padding, and the lists (Q,) with two different gains."""
+    gains = gain(take(lists.labels, index))
+    if index is None and lists.full and gains.shape[1]:
+        lowest, highest = torch.aminmax(gains, dim=1)
+        return gains, lowest < highest
+    gains = gains * mask
+    return gains, _has_unequal_gains(gains, mask, relevant, size)
+
+
 def _has_unequal_gains(gains: Tensor, mask: Tensor, relevant: Tensor, size: Tensor) -> Tensor:
     """Return which lists (Q,) have a relevant item and one of smaller gain, from the gains (Q, A) of relevant items."""
     if not mask.shape[1]:
@@ -297,7 +303,7 @@ def _mean_one(weights: Tensor, mask: Tensor) -> Tensor:
 
 
 def _check_counts(relevant: Tensor, irrelevant: Tensor, totals: Totals) -> None:
-    too_many = torch.maximum(relevant - totals.relevant, irrelevant + totals.relevant - totals.size) > 0
+    too_many = (relevant > totals.relevant) | (irrelevant > totals.size - totals.relevant)
     check_later(too_many, partial(_refuse_counts, relevant, irrelevant, totals))
 
 

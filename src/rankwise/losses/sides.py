@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from rankwise.checks import on_host
-from rankwise.lists import Lists, find_chosen, take
+from rankwise.lists import Lists, anchors_that_count, count, take
 from rankwise.pairs import pair_sums
-from rankwise.sorting import argsort
+from rankwise.sorting import argsort, filled, numbers
 from rankwise.surrogates import Surrogate
 
 __all__ = ["Side", "best", "pair_mean", "sort_by_score", "two_sides"]
@@ -22,42 +23,66 @@ class Side:
 
     Attributes:
         scores: (Q, M); mask: (Q, M) False in the padding.
-        weights: (Q, M) item weights, 1 for every item if none are given, 0 in the padding.
+        given: (Q, M) item weights, 0 in the padding; None if every item counts once.
+        ranked: whether the items are known to be sorted by score, best first.
     """
 
     scores: Tensor
     mask: Tensor
-    weights: Tensor
+    given: Tensor | None = None
+    ranked: bool = False
 
-    @property
+    @cached_property
     def size(self) -> Tensor:
         """Return the number of items of each list, (Q,)."""
-        return self.mask.sum(1)
+        return count(self.mask)
 
-    @property
+    @cached_property
+    def weights(self) -> Tensor:
+        """Return the item weights (Q, M), 1 for every item if none are given, 0 in the padding."""
+        return self.mask.to(self.scores.dtype) if self.given is None else self.given
+
+    @cached_property
     def weight(self) -> Tensor:
         """Return the sum of weights of each list, (Q,), or 1 instead of 0, safe to divide by."""
-        total = self.weights.sum(1)
+        if self.given is None:
+            return self.size.clamp_min(1)
+        total = self.given.sum(1)
         return torch.where(total > 0, total, 1)
+
+    def with_scores(self, scores: Tensor) -> Side:
+        """Return the same items with other scores (Q, M)."""
+        side = replace(self, scores=scores)
+        if "size" in vars(self):
+            side.__dict__["size"] = self.size
+        return side
 
     def only(self, mask: Tensor) -> Side:
         """Return the items that are also in `mask` (Q, M)."""
-        return Side(self.scores, self.mask & mask, self.weights * mask)
+        return Side(self.scores, self.mask & mask, None if self.given is None else self.given * mask)
 
     def first(self, counts: Tensor) -> Side:
         """Return the first `counts` (Q,) items of each list."""
         width = self.scores.shape[1]
         if on_host(counts):
             width = min(int(counts.max()) if len(counts) else 0, width)
-        index = torch.arange(width, device=counts.device)
-        return Side(self.scores[:, :width], self.mask[:, :width], self.weights[:, :width]).only(index < counts[:, None])
+        given = None if self.given is None else self.given[:, :width]
+        return Side(self.scores[:, :width], self.mask[:, :width], given).only(
+            numbers(width, counts.device) < counts[:, None]
+        )
 
     def highest(self) -> Tensor:
-        """Return the best score of each list, (Q,), detached; 0 for empty lists."""
+        """Return the best score of each list, (Q,), detached; any finite number for empty lists."""
         if not self.scores.shape[1]:
             return self.scores.new_zeros(len(self.scores))
-        largest = self.scores.detach().masked_fill(~self.mask, -torch.inf).amax(1)
-        return torch.where(self.mask.any(1), largest, 0)
+        if self.ranked:
+            return self.scores.detach()[:, 0]
+        return self.detached().amax(1).nan_to_num(neginf=0.0)
+
+    def detached(self) -> Tensor:
+        """Return the scores without gradient, -inf in the padding."""
+        scores = self.scores.detach()
+        return torch.where(self.mask, scores, filled((), -torch.inf, scores.dtype, scores.device))
 
     def mean(self) -> Tensor:
         """Compute the weighted mean score of each list, (Q,); 0 for empty lists."""
@@ -66,36 +91,36 @@ class Side:
 
 def two_sides(lists: Lists) -> tuple[Side, Side]:
     """Return the items of label 1, compacted, and those of label 0 as a mask of the lists."""
-    dtype = lists.scores.dtype
-    chosen = lists.mask & (lists.labels == 1)
-    negative = lists.mask ^ chosen
-    index, mask = find_chosen(chosen)
-    if lists.weights is None:
-        positive_weights, negative_weights = mask.to(dtype), negative.to(dtype)
-    else:
-        positive_weights = take(lists.weights, index).to(dtype) * mask
-        negative_weights = lists.weights.to(dtype) * negative
-    positives = Side(take(lists.scores, index), mask, positive_weights)
-    return positives, Side(lists.scores, negative, negative_weights)
+    index, mask = lists.positives
+    negative = lists.mask ^ lists.relevant
+    positive_weights = negative_weights = None
+    if lists.weights is not None:
+        weights = lists.weights.to(lists.scores.dtype)
+        positive_weights, negative_weights = take(weights, index) * mask, weights * negative
+    return Side(take(lists.scores, index), mask, positive_weights), Side(lists.scores, negative, negative_weights)
 
 
-def best(side: Side, counts: Tensor, most: int | None = None) -> Side:
+def best(side: Side, counts: Tensor | int, most: int | None = None) -> Side:
     """Return the `counts` (Q,) items of highest score of each list, in any order, or all if there are fewer.
 
     `most` is the largest of the counts, if the host knows it.
     """
+    most = counts if isinstance(counts, int) else most
     width = side.scores.shape[1] if most is None else min(most, side.scores.shape[1])
-    if on_host(counts):
-        if bool((counts >= side.size).all()):
+    if on_host(side.mask):
+        if bool((side.size <= counts).all()):
             return side
-        width = min(int(counts.max()), width)
-    order = side.scores.detach().masked_fill(~side.mask, -torch.inf).topk(width, dim=1).indices
-    return _take(side, order).first(counts)
+        width = width if isinstance(counts, int) else min(int(counts.max()), width)
+    taken = _take(side, side.detached().topk(width, dim=1).indices, ranked=True)
+    return taken if isinstance(counts, int) else taken.first(counts)
 
 
-def sort_by_score(side: Side, *, best_first: bool) -> Side:
-    """Sort the items of each list by score."""
-    return _take(side, argsort(-side.scores if best_first else side.scores, side.mask))
+def sort_by_score(side: Side, *, best_first: bool, counts: Tensor | None = None, most: int | None = None) -> Side:
+    """Sort the items of each list by score; take the first `counts` (Q,), at most its size and `most`. None: all."""
+    order = argsort(-side.scores if best_first else side.scores, side.mask)
+    if most is None and counts is not None and on_host(counts):
+        most = int(counts.max()) if len(counts) else 0
+    return _take(side, order[:, :most], counts, ranked=best_first)
 
 
 def pair_mean(positives: Side, negatives: Side, surrogate: Surrogate) -> Tensor:
@@ -104,13 +129,19 @@ def pair_mean(positives: Side, negatives: Side, surrogate: Surrogate) -> Tensor:
         positives.scores,
         negatives.scores,
         surrogate,
-        weights=negatives.weights,
-        anchor_mask=positives.mask,
+        weights=negatives.given,
+        anchor_mask=anchors_that_count(None, positives.mask),
         other_mask=negatives.mask,
     )
-    return (sums * positives.weights).sum(1) / (positives.weight * negatives.weight)
+    total = (sums * (positives.mask if positives.given is None else positives.given)).sum(1)
+    if positives.given is None and negatives.given is None:
+        return total / (positives.size * negatives.size).clamp_min(1)
+    return total / (positives.weight * negatives.weight)
 
 
-def _take(side: Side, order: Tensor) -> Side:
-    scores, mask, weights = (values.gather(1, order) for values in (side.scores, side.mask, side.weights))
-    return Side(scores, mask, weights)
+def _take(side: Side, order: Tensor, counts: Tensor | None = None, *, ranked: bool) -> Side:
+    """Return the items at the indices (Q, M), with the padding last; the first `counts` (Q,) of them, None: all."""
+    counts = side.size if counts is None else counts
+    mask = numbers(order.shape[1], order.device) < counts[:, None]
+    given = None if side.given is None else side.given.gather(1, order) * mask
+    return Side(side.scores.gather(1, order), mask, given, ranked)

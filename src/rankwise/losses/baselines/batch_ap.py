@@ -314,6 +314,16 @@ def soft_ranks(lists: Lists, sides: Sides, step: Surrogate) -> tuple[Tensor, Ten
     A positive counts itself with its full weight; step(0) must be 1/2. These are Q x A x L pairs, computed in chunks of
     bounded memory.
     """
+    above, total = _sums_of_all(lists, sides, step) if sides.index is None else _sums_of_sides(lists, sides, step)
+    # The sum over all items includes the positive itself with half of its weight.
+    if lists.weights is None:
+        return above, total + 0.5
+    half = take(lists.weights, sides.index).to(total.dtype) / 2
+    return above, total + torch.where(sides.mask, half, filled((), 1.0, half.dtype, half.device))
+
+
+def _sums_of_sides(lists: Lists, sides: Sides, step: Surrogate) -> tuple[Tensor, Tensor]:
+    """Compute the sums of steps from each positive to the negatives and to all items, (Q, A) each, side by side."""
     positives, anchors = take(lists.scores, sides.index), anchors_that_count(sides.index, sides.mask)
     weights = None if lists.weights is None else lists.weights.to(positives.dtype)
     own = sides.mask.to(positives.dtype) if weights is None else take(weights, sides.index) * sides.mask
@@ -321,11 +331,24 @@ def soft_ranks(lists: Lists, sides: Sides, step: Surrogate) -> tuple[Tensor, Ten
         lists.scores, sides.index, step, weights=weights, anchor_mask=anchors, other_mask=sides.negatives
     )
     # Positives in the padding have a weight of 0.
-    among = pair_sums(positives, positives, step, weights=own, anchor_mask=anchors)
-    # The sum over all positives includes the positive itself with half of its weight.
-    half = own / 2
-    rank = above + among + torch.where(sides.mask, half, filled((), 1.0, half.dtype, half.device))
-    return above, rank
+    return above, above + pair_sums(positives, positives, step, weights=own, anchor_mask=anchors)
+
+
+def _sums_of_all(lists: Lists, sides: Sides, step: Surrogate) -> tuple[Tensor, Tensor]:
+    """Compute `_sums_of_sides` for all items as anchors, (Q, L): both sums as one of 2 Q lists, in half the kernels."""
+    anchors = anchors_that_count(None, sides.mask)
+    weights = torch.cat([lists.mask ^ lists.relevant, lists.mask]).to(lists.scores.dtype)
+    if lists.weights is not None:
+        weights = weights * lists.weights.to(weights.dtype).repeat(2, 1)
+    sums = pair_sums_within(
+        lists.scores.repeat(2, 1),
+        None,
+        step,
+        weights=weights,
+        anchor_mask=None if anchors is None else anchors.repeat(2, 1),
+    )
+    above, total = sums.view(2, *lists.scores.shape).unbind()
+    return above, total
 
 
 def pair_updates(lists: Lists, sides: Sides, step: Surrogate, costs: Tensor) -> Tensor:

@@ -78,7 +78,8 @@ class RankNetLoss(ListLoss):
             better, worse = pairs.outer(weights)
             return better * worse
 
-        sums, totals = preference_sums(lists, graded, self.surrogate, weigh)
+        totals = lists.scores.new_zeros(len(lists.scores))
+        sums = preference_sums(lists, graded, self.surrogate, weigh, totals=totals)
         return sums / totals.clamp_min(torch.finfo(sums.dtype).tiny), totals > 0
 
 
@@ -140,6 +141,7 @@ class LambdaLoss(ListLoss):
         super().__init__(lists=lists, empty=empty, reduction=reduction)
         self.surrogate = Logistic(1 / check_positive("sigma", sigma))
         self.mu, self.k, self.gain = check_positive("mu", mu, zero=True), check_k(k), gain_function(gain)
+        self._rising = isinstance(gain, str)
 
     def per_list(self, packed: PackedLists, group_ids: Tensor | None) -> tuple[Tensor, Tensor]:
         values, valid = packed.map(self._weighted_pairs)
@@ -151,6 +153,8 @@ class LambdaLoss(ListLoss):
         weights = None if lists.weights is None else graded.sort(relative_weights(lists))
         groups = _tie_groups(lists, graded, self.k)
         dtype, device = lists.scores.dtype, lists.scores.device
+        # Without padding and with a gain that rises with the grade, the better item is the one of larger gain.
+        signed = self._rising and lists.full and lists.mask.shape[1] > 0
         nearness: Tensor | None = None
         if self.mu:
             nearness = (self.mu * _nearness(lists.mask.shape[1], wide_dtype(device), device)).to(dtype)
@@ -160,21 +164,24 @@ class LambdaLoss(ListLoss):
             swap = (high - low).abs_()
             start, other_start = pairs.outer(groups.start)
             if groups.tied:
-                swap += groups.spread[pairs.lists, pairs.better, None] * (start == other_start)
+                swap = torch.where(start == other_start, groups.spread[pairs.lists, pairs.better, None], swap)
             if nearness is not None:
                 middle, other_middle = pairs.outer(groups.middle)
                 distance = (middle - other_middle).abs_().clamp_min_(2)
                 near = nearness[distance]
                 swap += near if self.k is None else near.mul_((start < self.k) | (other_start < self.k))
             better, worse = pairs.outer(gains)
-            swap *= (better - worse).abs_()
+            swap *= (better - worse).clamp_min_(0) if signed else (better - worse).abs_()
             if weights is not None:
                 weight, other_weight = pairs.outer(weights)
                 swap *= weight * other_weight
             return swap
 
-        sums, _ = preference_sums(lists, graded, self.surrogate, weigh)
-        return sums / math.log(2), grades_differ(lists) & (gains > 0).any(1)
+        sums = preference_sums(lists, graded, self.surrogate, weigh, signed=signed)
+        if signed:
+            lowest, highest = torch.aminmax(gains, dim=1)
+            return sums, lowest < highest
+        return sums, grades_differ(lists) & (gains > 0).any(1)
 
 
 class LambdaRankLoss(LambdaLoss):
@@ -241,28 +248,44 @@ def _tie_groups(lists: Lists, graded: GradeOrder, k: int | None) -> _TieGroups:
         tied = ranked.tied
         # From the order by score back to that of the input (scatter), then to the order by grade.
         start, end = (graded.sort(torch.empty_like(t).scatter_(1, ranked.order, t)) for t in (ranked.start, ranked.end))
-    wide, device = wide_dtype(lists.scores.device), lists.scores.device
-    size = end - start
+    wide, device, width = wide_dtype(lists.scores.device), lists.scores.device, lists.mask.shape[1]
     middle = start + end
-    total, moment = (t[end] - t[start] for t in _discount_sums(lists.mask.shape[1], k, wide, device))
-    spread = 2 * ((middle - 1) * total - 2 * moment) / (size * (size - 1)).clamp_min(1)
-    dtype = lists.scores.dtype
+    sums = _discount_sums(width, k, wide, device)
+    total, moment = sums_of_groups = sums[:, end] - sums[:, start]
+    moment += middle * total
+    means = (sums_of_groups * _shares(width, wide, device)[:, end - start]).to(lists.scores.dtype)
     index = torch.int64 if graded.ranked is None else torch.int32  # half as much to compare on the CPU
-    return _TieGroups((total / size).to(dtype), spread.to(dtype), start.to(index), middle.to(index), tied)
+    return _TieGroups(means[0], means[1], start.to(index), middle.to(index), tied)
+
+
+# The discounts of pairs are d(p) / log 2 = 1 / log(p + 1), because log2(1 + exp(-x)) is log(1 + exp(-x)) / log 2.
 
 
 @once_on_device
 def _discount_sums(length: int, k: int | None, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Return the sums of d(p) and of p d(p) up to each position p, (2, length + 1); they give those of any group."""
-    discount = discounts(length, k, dtype, device)
-    return pad(torch.stack([discount, discount * torch.arange(length, device=device)]).cumsum(1), (1, 0))
+    """Return the sums of d(p) and of -(2 p - 1) d(p) up to each position p, (2, length + 1); they give those of any
+    group. For a group from `start` to `end` the second, plus (start + end) times the first, is the sum of |d(p) - d(q)|
+    over its pairs.
+    """
+    discount = discounts(length, k, dtype, device) / math.log(2)
+    odd = 2 * torch.arange(length, dtype=dtype, device=device) + 1
+    return pad(torch.stack([discount, -odd * discount]).cumsum(1), (1, 0))
+
+
+@once_on_device
+def _shares(length: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return the shares of an item and of a pair in a group of n = 0, 1, ... items, 1 / n and 2 / (n (n - 1)); the
+    latter is 0 below 2: (2, length + 1).
+    """
+    n = torch.arange(length + 1, dtype=dtype, device=device)
+    return torch.stack([1 / n.clamp_min(1), 2 / (n * (n - 1)).clamp_min(1) * (n > 1)])
 
 
 @once_on_device
 def _nearness(length: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Return |d(r) - d(r + 1)| for r = index / 2, at least 1, up to the length of a list."""
     distance = torch.arange(2 * length + 1, dtype=dtype, device=device).clamp_min_(2)
-    return 1 / torch.log2(1 + distance / 2) - 1 / torch.log2(2 + distance / 2)
+    return 1 / torch.log1p(distance / 2) - 1 / torch.log1p(1 + distance / 2)
 
 
 class PairwiseAUROCLoss(ListLoss):
@@ -371,6 +394,12 @@ class GradeOrder:
 
         return behind
 
+    @property
+    def one_chunk(self) -> bool:
+        """Return whether all pairs are one chunk."""
+        lists, length = self.lists.mask.shape
+        return self.ranked is None and 0 < lists * length**2 <= DEVICE_CHUNK
+
     def chunks(self) -> Iterator[Pairs]:
         """Yield chunks that cover all pairs of a better and a worse item, and on the CPU few others."""
         lists, length = self.lists.mask.shape
@@ -401,9 +430,15 @@ PairWeights = Callable[[Pairs], Tensor]
 
 
 def preference_sums(
-    lists: Lists, graded: GradeOrder, surrogate: Surrogate, weigh: PairWeights
-) -> tuple[Tensor, Tensor]:
-    """Compute sum_{i, j: y_i > y_j} w_ij l(s_i - s_j) of each list (Q,), and the sum of w_ij (Q,).
+    lists: Lists,
+    graded: GradeOrder,
+    surrogate: Logistic,
+    weigh: PairWeights,
+    *,
+    signed: bool = False,
+    totals: Tensor | None = None,
+) -> Tensor:
+    """Compute sum_{i, j: y_i > y_j} w_ij l(s_i - s_j) of each list, (Q,).
 
     Value and slope of each pair are computed together, in chunks, so memory is O(Q L). Twice differentiable.
 
@@ -412,22 +447,32 @@ def preference_sums(
         graded: the order of their items in pairs.
         surrogate: the function l.
         weigh: function that returns the weights w (q, b, w) of a chunk of pairs, as a new tensor, in that order.
+        signed: whether these weights are 0 already unless y_i > y_j.
+        totals: (Q,) zeros, to which the sums of w_ij are added; None if they are not needed.
     """
     scores = graded.sort(lists.scores)
-    totals = scores.new_zeros(len(scores))
     differ = graded.differ()
 
     def weighted_pairs() -> Iterator[tuple[Pairs, Tensor]]:
         for pairs in graded.chunks():
-            yield pairs, weigh(pairs).mul_(differ(pairs))
+            weights = weigh(pairs)
+            yield pairs, weights if signed else weights.mul_(differ(pairs))
+
+    def evaluated(scores: Tensor) -> Iterator[tuple[Pairs, Tensor, Tensor]]:
+        for pairs, weights in weighted_pairs():
+            if totals is not None:
+                totals[pairs.lists].add_(weights.sum((1, 2)))
+            value, slope = surrogate.value_and_slope(pairs.difference(scores))
+            yield pairs, value.mul_(weights).sum((1, 2)), slope.mul_(weights)
 
     def values_and_slopes(scores: Tensor) -> tuple[Tensor, Tensor]:
+        if graded.one_chunk:
+            ((_, value, slope),) = evaluated(scores)
+            return value, slope.sum(2) - slope.sum(1)
         values, slopes = scores.new_zeros(len(scores)), torch.zeros_like(scores)
-        for pairs, weights in weighted_pairs():
-            difference = pairs.difference(scores)
-            totals[pairs.lists].add_(weights.sum((1, 2)))
-            values[pairs.lists].add_(surrogate.value(difference.clone()).mul_(weights).sum((1, 2)))
-            pairs.add(slopes, surrogate.slope(difference).mul_(weights))
+        for pairs, value, slope in evaluated(scores):
+            values[pairs.lists].add_(value)
+            pairs.add(slopes, slope)
         return values, slopes
 
     def slopes_along(scores: Tensor, direction: Tensor) -> Tensor:
@@ -438,7 +483,7 @@ def preference_sums(
         return changes
 
     values: Tensor = _OnePass.apply(scores, values_and_slopes, slopes_along)
-    return values, totals
+    return values
 
 
 def _all_chunks(lists: int, length: int) -> Iterator[Pairs]:
