@@ -129,6 +129,9 @@ def test_shares_are_cut_without_overlap():
     assert sorted(torch.cat([piece.rows for piece in pieces]).tolist()) == list(range(20))
     with pytest.raises(ValueError, match="shares: expected enough images for every part, got 2"):
         cut_boxes(make_part(2), [0.3, 0.3], seed=0)
+    for shares in ([-0.1, 0.3], [0.0, 0.3], [0.5, 0.5]):
+        with pytest.raises(ValueError, match="shares: expected numbers between 0 and 1 of less than 1 in all"):
+            cut_boxes(part, shares, seed=0)
 
 
 def test_a_bad_box_is_named_or_left_out(voc):

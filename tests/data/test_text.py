@@ -19,7 +19,9 @@ from rankwise.data import (
     read_trec_run,
 )
 from rankwise.data.keywords import KeywordIndex, count_words, split_words
+from rankwise.data.text import encode
 from rankwise.data.text_files import find_collection
+from workers.encoders import make_encoder
 from workers.texts import make_texts, write_beir
 
 bm25s = pytest.importorskip("bm25s")
@@ -194,3 +196,14 @@ def test_queries_are_cut_without_overlap():
     torch.testing.assert_close(cut[1].labels.dense()[0], part.labels.dense()[row])
     joined = cut[0].join(cut[2])
     torch.testing.assert_close(joined.features(torch.tensor([18])), cut[2].features(torch.tensor([0])))
+
+
+def test_queries_and_documents_are_encoded_with_their_own_prompts(tmp_path):
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    folder = make_encoder(tmp_path, ["ask state wings lift"])
+    model = sentence_transformers.SentenceTransformer(str(folder), device="cpu")
+    model.prompts = {"query": "ask ", "document": "state "}
+    model.save(str(tmp_path / "prompted"))
+    plain = model.encode(["ask wings", "state wings"], normalize_embeddings=True, convert_to_tensor=True)
+    for role, expected in zip(("query", "document"), plain, strict=True):
+        torch.testing.assert_close(encode(str(tmp_path / "prompted"), ["wings"], role)[0], expected)

@@ -127,6 +127,7 @@ def test_a_list_may_name_the_gallery(folder):
     schema, split = read(make_problem(RETRIEVAL, ["data.train=list.csv"]))
     for test in (split.test, schema.read(folder / "list.csv")):
         assert (len(test), len(test.gallery)) == (24, 24)
+    assert schema.read(folder / "list.csv", part="train").gallery is None
     without_test = [row.replace(",test", ",train") for row in rows]
     (folder / "short.csv").write_text("\n".join(["path,label,split", *without_test]))
     _, split = read(
