@@ -73,3 +73,8 @@ def test_the_only_item_of_a_class_gets_the_prior_of_two():
 def test_priors_of_groups_lie_between_0_and_1(priors):
     with pytest.raises(ValueError, match=r"prior: expected numbers in \(0, 1\)"):
         GroupPrior(priors)
+
+
+def test_unknown_keys_of_a_schedule_are_named():
+    with pytest.raises(ValueError, match=r"prior: unknown key 'step'; did you mean 'steps'\?"):
+        as_prior({"start": 0.5, "step": 3})
