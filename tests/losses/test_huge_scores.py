@@ -70,6 +70,20 @@ def test_scores_up_to_the_largest_of_their_dtype_stay_finite(name, dtype):
         assert finite(copy.deepcopy(loss).eval()(direction.to(dtype), labels, **given))
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", BUILDS)
+def test_scores_down_to_the_smallest_of_their_dtype_stay_finite(name, dtype):
+    build, kind = BUILDS[name]
+    labels, limits = LABELS if kind == "binary" else GRADES, torch.finfo(dtype)
+    given = {"query_ids": torch.arange(3), "sample_ids": torch.arange(36).view(3, 12)}
+    for size in (limits.tiny, limits.tiny * limits.eps, 64 * limits.tiny * limits.eps):
+        scores = (DIRECTIONS["normal"] * 9 * size).to(dtype).requires_grad_()
+        loss = build()
+        value = loss(scores, labels, **given)
+        (gradient,) = torch.autograd.grad(value, scores)
+        assert finite(value.detach(), gradient, *loss.state_dict().values()), (value, gradient)
+
+
 @pytest.mark.parametrize("name", ["cross-entropy", "listnet", "ranknet", "pap", "ndcg"])
 def test_items_beyond_the_limit_still_get_a_gradient(name):
     """Where one item is far too high the loss is the same as at the limit, and so is the way back."""

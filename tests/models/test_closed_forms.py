@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from rankwise.models import EASE, Blend, Ridge, standardise
+from rankwise.models.closed_forms import fit_list_regression
 
 
 def histories(users=60, items=9, seed=0):
@@ -139,3 +140,18 @@ def test_ease_of_a_huge_catalogue_makes_only_the_kept_items_dense():
     model = EASE(5_000_000, regularisation=2.0, most=50).fit(wide)
     assert torch.equal(model.columns, torch.arange(50) * 100_000)
     assert torch.equal(model.weights, EASE(50, regularisation=2.0).fit(narrow).weights)
+
+
+@pytest.mark.parametrize("width", [3, 90])
+def test_a_regression_within_lists_is_one_with_a_constant_for_each_list(width):
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(60, width, generator=generator, dtype=torch.float64)
+    gains, weights = (torch.rand(60, generator=generator, dtype=torch.float64) + 0.1 for _ in range(2))
+    queries = torch.randint(7, (60,), generator=generator) * 5 - 9
+    # The same with a column for each list, which has no penalty.
+    lists = (queries[:, None] == queries.unique()).double()
+    inputs = torch.cat([rows, lists], 1)
+    penalty = torch.cat([torch.full((width,), 0.3 * float(weights.sum())), torch.zeros(lists.shape[1])]).double()
+    left = inputs.T @ (weights[:, None] * inputs) + penalty.diag()
+    expected = torch.linalg.solve(left, inputs.T @ (weights * gains))[:width]
+    torch.testing.assert_close(fit_list_regression(rows, gains, queries, weights), expected)

@@ -79,13 +79,13 @@ def test_the_loss_of_members_is_the_mean_of_the_losses_of_their_lists():
     torch.testing.assert_close(value, torch.stack(expected).mean())
 
 
-def test_a_member_learns_trees_from_all_but_its_fold():
+def test_a_member_learns_from_all_but_its_fold():
     part = put_lists_in_folds(lists(), 3, seed=0)
     gains = part.labels.double() / 3
     model, other = (StackedRanker(4, members=3).eval() for _ in range(2))
     other.load_state_dict(model.state_dict())
-    model.fit(part.features, gains, part.folds)
-    other.fit(part.features, torch.where(part.folds == 1, 1 - gains, gains), part.folds)
+    model.fit(part.features, gains, part.query_ids, part.folds)
+    other.fit(part.features, torch.where(part.folds == 1, 1 - gains, gains), part.query_ids, part.folds)
     first, second = (each.member_scores(part.features)[..., 1:] for each in (model, other))
     assert torch.equal(first[:, 1], second[:, 1])
     assert not torch.equal(first[:, 0], second[:, 0])
@@ -94,8 +94,8 @@ def test_a_member_learns_trees_from_all_but_its_fold():
 def test_scores_of_lists_in_folds_are_those_of_the_member_that_left_them_out():
     part = put_lists_in_folds(lists(), 3, seed=0)
     model = StackedRanker(4, members=3).eval()
-    model.fit(part.features, part.labels.double(), part.folds)
-    model.mix(torch.tensor([0.5, 2.0, 1.0]))
+    model.fit(part.features, part.labels.double(), part.query_ids, part.folds)
+    model.mix(torch.tensor([0.5, 0.3, 2.0, 1.0]))
     by_member = model.mixed(model.member_scores(part.features))
     problem = SearchRanking()
     torch.testing.assert_close(problem.predict(model, part), by_member[torch.arange(len(part)), part.folds])

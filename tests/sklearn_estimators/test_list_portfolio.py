@@ -38,7 +38,12 @@ def steps(seed=0):
 def test_learners_and_their_weights_are_told():
     X, y, qid = steps()
     model = small().fit(X, y, qid=qid)
-    assert [entry["learner"] for entry in model.learners_] == ["networks", "histogram boosting", "extra trees"]
+    assert [entry["learner"] for entry in model.learners_] == [
+        "networks",
+        "linear",
+        "histogram boosting",
+        "extra trees",
+    ]
     assert sum(entry["weight"] for entry in model.learners_) == pytest.approx(1)
     assert min(entry["weight"] for entry in model.learners_) >= 0
     assert all(0 < entry["ndcg@5"] <= 1 for entry in model.learners_)
@@ -50,9 +55,10 @@ def test_scores_are_the_sum_of_the_learners():
     X, y, qid = steps()
     model = small().fit(X, y, qid=qid)
     portfolio, networks = model._portfolio, model._member_scores(X).mean(0)[:, 0]
-    trees = [bag.member_scores(portfolio._table(X)).mean(0)[:, 0] for bag in portfolio._bags]
+    others = [portfolio._scaled(X) @ portfolio._linear.mean(0)]
+    others += [bag.member_scores(portfolio._table(X)).mean(0)[:, 0] for bag in portfolio._bags]
     factors = portfolio.mix.factors.numpy()
-    np.testing.assert_allclose(model.predict(X), factors @ np.stack([networks, *trees]), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(model.predict(X), factors @ np.stack([networks, *others]), rtol=1e-10, atol=1e-12)
 
 
 def test_members_learn_nothing_from_the_queries_that_judge_them():

@@ -10,7 +10,7 @@ from torch.nn.functional import normalize
 
 from rankwise.checks import check_count, check_positive
 
-__all__ = ["EASE", "Blend", "Ridge", "standardise"]
+__all__ = ["EASE", "Blend", "Ridge", "fit_list_regression", "standardise"]
 
 # Rows that are made dense at once.
 _ROWS = 4096
@@ -265,3 +265,43 @@ def _rows(matrix: Tensor, first: int) -> Tensor:
         return matrix[first : first + _ROWS]
     rows = torch.arange(first, min(first + _ROWS, len(matrix)), device=matrix.device)
     return matrix.index_select(0, rows).to_dense()
+
+
+# The penalty of `fit_list_regression` for each row.
+_SHRINKAGE = 0.3
+
+
+def fit_list_regression(rows: Tensor, gains: Tensor, queries: Tensor, weights: Tensor) -> Tensor:
+    """Return the coefficients (D,) of a ridge regression of gains (N,) on rows (N, D), within lists.
+
+    Rows and gains are differences from the mean of their list, as nothing else decides the order of a list.
+
+    Args:
+        rows: (N, D) of about the same spread in each column; gains: (N,).
+        queries: (N,) the list of each row; weights: (N,) above 0.
+
+    Example:
+        >>> rows, queries = torch.randn(300, 2, generator=torch.Generator().manual_seed(0)), torch.arange(300) // 10
+        >>> fit_list_regression(rows, 5 * queries + 1.4 * rows[:, 0], queries, torch.ones(300)).round(decimals=1)
+        tensor([1., 0.], dtype=torch.float64)
+    """
+    lists, weights = queries.unique(return_inverse=True)[1], weights.double()
+    total: Tensor = lists.bincount(weights)[:, None]
+
+    def within_lists(values: Tensor) -> Tensor:
+        sums = total.new_zeros(len(total), values.shape[1]).index_add_(0, lists, values * weights[:, None])
+        centred: Tensor = (values - (sums / total)[lists]) * weights.sqrt()[:, None]
+        return centred
+
+    inputs, targets = within_lists(rows.double()), within_lists(gains.double()[:, None])
+    penalty = _SHRINKAGE * weights.sum()
+    count, width = inputs.shape
+    # Of two systems with the same solution the smaller one.
+    if count < width:
+        kernel = inputs @ inputs.T + penalty * torch.eye(count, dtype=inputs.dtype, device=inputs.device)
+        solved = inputs.T @ torch.linalg.solve(kernel, targets)
+    else:
+        gram = inputs.T @ inputs + penalty * torch.eye(width, dtype=inputs.dtype, device=inputs.device)
+        solved = torch.linalg.solve(gram, inputs.T @ targets)
+    coefficients: Tensor = solved[:, 0]
+    return coefficients

@@ -41,6 +41,7 @@ LARGEST_IMAGE, LARGEST_SCENE = 64, 192
 IMAGES_LOOKED_AT = 20
 MOST_CLASSES = 20
 _IN_PARTS = "60 % to train, 20 % for choices, 20 % to test"
+_ENSEMBLE = "networks, regressions and trees, mixed out of fold"
 _IN_FOLDS = "80 % to train, in 5 folds for choices, 20 % to test"
 
 
@@ -199,7 +200,7 @@ def _table(asked: _Asked) -> _Read:
             "--positive CLASS",
         ),
         *_columns(table, _IN_FOLDS),
-        Fact("model", "networks, regressions and trees, mixed out of fold", "model.ensemble=null"),
+        Fact("model", _ENSEMBLE, "model.ensemble=null"),
     ]
 
 
@@ -223,7 +224,7 @@ def _queries(asked: _Asked, raw: RawTable, label: str, why: str, query: str) -> 
 
 
 def _list_model(kind: str) -> list[Fact]:
-    return [Fact("model", "networks and trees, mixed out of fold", "model.ensemble=null")] if kind == "ltr" else []
+    return [Fact("model", _ENSEMBLE, "model.ensemble=null")] if kind == "ltr" else []
 
 
 def _columns(table: Table, cut: str = _IN_PARTS) -> list[Fact]:

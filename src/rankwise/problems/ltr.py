@@ -32,9 +32,12 @@ __all__ = ["SearchRanking"]
 
 
 class MemberOptions(Options):
-    """Cut the queries into `folds` and train one member without each fold. A member is a network trained with the loss,
-    boosted trees and extremely randomised trees of the gains. One network is trained alone if it is context-aware or
-    has dropout, after a warm-up, and in batches of some `relevant` or `irrelevant` rows of each query."""
+    """Cut the queries into `folds` and train one member without each fold.
+
+    A member is a network trained with the loss, a ridge regression, boosted trees and extremely randomised trees of the
+    gains. One network is trained alone if it is context-aware or has dropout, after a warm-up, and in batches of some
+    `relevant` or `irrelevant` rows of each query.
+    """
 
     folds: Annotated[int, Field(ge=2)] = 5
 
@@ -151,12 +154,13 @@ class SearchRanking(ListProblem):
     def complete_model(
         self, model: nn.Module, split: Split[Part], settings: Mapping[str, Any] | None = None
     ) -> Settings:
-        """Fit the trees; choose out of fold how much they and the networks count."""
+        """Fit linear models and trees; choose out of fold how much they and the networks count."""
         if not isinstance(model, StackedRanker):
             return {}
         device, (part, weights) = model.factors.device, rows_to_fit(split.train)
         features, folds = part.features[:].to(device), None if part.folds is None else part.folds.to(device)
-        model.fit(features, self._gains(part.labels).to(device), folds, weights.to(device))
+        gains, queries = self._gains(part.labels).to(device), list_ids(part).to(device)
+        model.fit(features, gains, queries, folds, weights.to(device))
         if settings is None:
             whole = split.train if split.train.folds is not None else split.part("validation")
             judged = whole.take(some_lists(whole, FITTED_ROWS))

@@ -68,8 +68,10 @@ def _standardise(scores: Tensor, shares: Tensor) -> Tensor:
     centred = (scores - (scores * shares).sum(1, keepdim=True)) * present
     # In units of the largest deviation, so that squares do not overflow.
     largest = centred.detach().abs().amax(1, keepdim=True)
-    rounding = 8 * torch.finfo(scores.dtype).eps * (scores.detach() * present).abs().amax(1, keepdim=True)
-    constant = largest <= rounding
+    limits = torch.finfo(scores.dtype)
+    rounding = 8 * limits.eps * (scores.detach() * present).abs().amax(1, keepdim=True)
+    # Scores near the smallest numbers count as equal, too: gradients by them would overflow.
+    constant = largest <= rounding.clamp_min(limits.tiny / limits.eps)
     centred = centred / largest.masked_fill(constant, 1)
     variance = (centred.square() * shares).sum(1, keepdim=True)
     return centred / variance.masked_fill(constant, 1).sqrt()
