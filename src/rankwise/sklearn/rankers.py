@@ -158,12 +158,12 @@ def _takes_more_queries(ranker: NDCGRanker) -> bool:
 class NDCGRanker(ListRanker):
     """A ranker trained for NDCG and scored by NDCG@k.
 
-    By default networks trained with the ranking loss, boosted trees and extremely randomised trees of the gains, each
-    on all queries but a fifth, five times. Their scores of the queries left out decide how they are mixed. A sparse
+    By default networks trained with the ranking loss, and ridge regressions, boosted trees and extremely randomised
+    trees of the gains, each on all queries but a fifth, five times. Their scores of the queries left out decide how they are mixed. A sparse
     table and a single query get networks only.
 
     Args:
-        model: "auto" is networks and trees, "network" only networks.
+        model: "auto" is all of these, "network" only networks.
         k: the cutoff of the metric, and of a loss that takes one ("k-song"); None: the whole list.
         gain: "exp2" or "linear", of the metric and the loss.
         loss: the registered name of a loss, see `rankwise list`.
