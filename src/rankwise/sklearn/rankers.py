@@ -159,8 +159,8 @@ class NDCGRanker(ListRanker):
     """A ranker trained for NDCG and scored by NDCG@k.
 
     By default networks trained with the ranking loss, and ridge regressions, boosted trees and extremely randomised
-    trees of the gains, each on all queries but a fifth, five times. Their scores of the queries left out decide how they are mixed. A sparse
-    table and a single query get networks only.
+    trees of the gains, each on all queries but a fifth, five times. Their scores of the queries left out decide how
+    they are mixed. A sparse table and a single query get networks only.
 
     Args:
         model: "auto" is all of these, "network" only networks.
