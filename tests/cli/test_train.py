@@ -204,18 +204,22 @@ def test_a_full_disk_leaves_the_last_checkpoint_and_says_how_to_go_on(folder, ca
     assert_same_run(folder / "straight", folder / "full")
 
 
+MEMBERS = "warm_up=null batches.relevant=null batches.irrelevant=null"  # search by folds of queries
+
+
 @pytest.mark.parametrize(
     "recipe, environments",
     [
-        ("rows", rank_environments),
-        ("queries", rank_environments),
-        ("users", rank_environments),
-        ("rows", srun_environments),
+        ("rows.yaml", rank_environments),
+        ("queries.yaml", rank_environments),
+        (f"queries.yaml {MEMBERS}", rank_environments),
+        ("users.yaml", rank_environments),
+        ("rows.yaml", srun_environments),
     ],
 )
 def test_two_processes_give_the_metrics_of_one(folder, recipe, environments):
     # In float64: in float32 rounding in another order grows from step to step, as it does on any other machine.
-    options = [f"{recipe}.yaml", "device.precision='64'"]
+    options = [*recipe.split(), "device.precision='64'"]
     assert main(["train", *options, "--out", "one"]) == 0
     ranks = [start(*options, "--out", "two", environment=each) for each in environments(2)]
     written = [rank.communicate(timeout=PATIENCE) for rank in ranks]
