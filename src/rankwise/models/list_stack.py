@@ -24,6 +24,8 @@ class StackedRanker(nn.Module):
     There are M members of each, and a score is the mean of theirs. If the lists are in M folds, member m learns nothing
     from fold m, so that the scores of all lists by members that did not learn from them can decide the factors.
 
+    Linear models and the extremely randomised trees learn from scaled features, squashed to a bounded range.
+
     In training mode the scores (N, M) are those of the networks. Before `mix` a score (N,) is their mean.
 
     Args:
@@ -32,8 +34,6 @@ class StackedRanker(nn.Module):
         members: M.
         scaling: of the features, see `Scaling`; fill_missing: see there.
         columns: the column and the code of each feature, see `Columns`, for the trees; by default all are numbers.
-
-    Linear models and the extremely randomised trees learn from scaled features, squashed to a bounded range.
 
     Example:
         >>> rows = torch.randn(200, 3)

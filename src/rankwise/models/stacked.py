@@ -161,18 +161,17 @@ class StackedScorer(nn.Module):
             weights: (N,) of the rows; by default 1.
         """
         weights = torch.ones(len(labels), dtype=torch.float64, device=labels.device) if weights is None else weights
-        self._fit_regressions(features, labels > 0, folds, weights.double(), regularisation)
         filled, scaled = self.scaling.fill(features), self._scale(features)
+        self._fit_regressions(scaled, labels > 0, folds, weights.double(), regularisation)
         self.trees.fit(filled, scaled, labels > 0, weights, folds, self._unscale)
-        centre, spread = scale_of(self._networks(self._scale(features)), labels > 0)
+        centre, spread = scale_of(self._networks(scaled), labels > 0)
         self.centre.copy_(centre)
         self.spread.copy_(spread)
         self.fitted.fill_(True)
 
     def _fit_regressions(
-        self, features: Tensor, positive: Tensor, folds: Tensor | None, weights: Tensor, regularisation: float
+        self, scaled: Tensor, positive: Tensor, folds: Tensor | None, weights: Tensor, regularisation: float
     ) -> None:
-        scaled = self._scale(features)
         self.ramps.fit(scaled)
         inputs, width = self._inputs(scaled).double(), scaled.shape[1]
         self.linear.zero_()

@@ -61,59 +61,52 @@ def build_boosting(*, random_state: int) -> HistGradientBoostingClassifier:
     positives."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    return HistGradientBoostingClassifier(
-        max_iter=BOOSTING.trees,
-        max_leaf_nodes=BOOSTING.leaves,
-        max_depth=BOOSTING.depth,
-        learning_rate=0.06,
-        min_samples_leaf=5,
-        max_features=0.5,
-        l2_regularization=3.0,
-        early_stopping=False,
-        random_state=random_state,
-    )
+    return HistGradientBoostingClassifier(**_boosting_options(5), random_state=random_state)
 
 
 def build_extra_trees(*, random_state: int) -> ExtraTreesClassifier:
     """Return scikit-learn's extremely randomised trees."""
     from sklearn.ensemble import ExtraTreesClassifier
 
-    return ExtraTreesClassifier(
-        EXTRA_TREES.trees,
-        max_leaf_nodes=EXTRA_TREES.leaves,
-        max_depth=EXTRA_TREES.depth,
-        random_state=random_state,
-    )
+    return ExtraTreesClassifier(**_extra_trees_options(1), random_state=random_state)
 
 
 def build_boosting_regressor(*, random_state: int) -> HistGradientBoostingRegressor:
     """Return scikit-learn's histogram boosting of numbers."""
     from sklearn.ensemble import HistGradientBoostingRegressor
 
-    return HistGradientBoostingRegressor(
-        max_iter=BOOSTING.trees,
-        max_leaf_nodes=BOOSTING.leaves,
-        max_depth=BOOSTING.depth,
-        learning_rate=0.06,
-        min_samples_leaf=20,
-        max_features=0.5,
-        l2_regularization=3.0,
-        early_stopping=False,
-        random_state=random_state,
-    )
+    return HistGradientBoostingRegressor(**_boosting_options(20), random_state=random_state)
 
 
 def build_extra_trees_regressor(*, random_state: int) -> ExtraTreesRegressor:
     """Return scikit-learn's extremely randomised trees of numbers."""
     from sklearn.ensemble import ExtraTreesRegressor
 
-    return ExtraTreesRegressor(
-        EXTRA_TREES.trees,
-        max_leaf_nodes=EXTRA_TREES.leaves,
-        max_depth=EXTRA_TREES.depth,
-        min_samples_leaf=3,
-        random_state=random_state,
-    )
+    return ExtraTreesRegressor(**_extra_trees_options(3), random_state=random_state)
+
+
+def _boosting_options(least: int) -> dict[str, Any]:
+    """Return the options of boosting whose leaves have at least so many rows."""
+    return {
+        "max_iter": BOOSTING.trees,
+        "max_leaf_nodes": BOOSTING.leaves,
+        "max_depth": BOOSTING.depth,
+        "learning_rate": 0.06,
+        "min_samples_leaf": least,
+        "max_features": 0.5,
+        "l2_regularization": 3.0,
+        "early_stopping": False,
+    }
+
+
+def _extra_trees_options(least: int) -> dict[str, Any]:
+    """Return the options of extremely randomised trees whose leaves have at least so many rows."""
+    return {
+        "n_estimators": EXTRA_TREES.trees,
+        "max_leaf_nodes": EXTRA_TREES.leaves,
+        "max_depth": EXTRA_TREES.depth,
+        "min_samples_leaf": least,
+    }
 
 
 def share_margin(trees: int) -> float:

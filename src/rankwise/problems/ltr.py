@@ -45,8 +45,8 @@ class MemberOptions(Options):
 class RankerOptions(MLPOptions):
     """The model "mlp" scores every row by itself, "context-aware" is a transformer over the rows of a list.
 
-    `dropout` is before the last layer of the "mlp". With an `ensemble`, networks are mixed with trees by the order of
-    queries that they did not learn from; `ensemble: null` trains one network alone.
+    `dropout` is before the last layer of the "mlp". With an `ensemble`, networks are mixed with regressions and trees
+    by the order of queries that they did not learn from; `ensemble: null` trains one network alone.
     """
 
     name: Literal["mlp", "context-aware"] = "mlp"
